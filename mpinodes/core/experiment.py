@@ -7,6 +7,8 @@ and `data` are dictionaries, because their keys depend on the algorithm, schedul
 
 from __future__ import annotations
 
+from functools import cached_property
+from functools import cached_property
 from math import inf, isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -344,7 +346,7 @@ class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
     undirected: bool = False
 
 
-class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
+class Experiment(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     """Hold all settings of a run.
 
     Attributes:
@@ -449,6 +451,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
         The section `output` is left out. If `privacy.noise_multiplier` is set, `privacy.epsilon` is left out.
         """
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         import tomli_w  # imported here, because agents neither write nor read TOML
 
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}  # TOML has no null

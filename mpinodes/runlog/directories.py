@@ -20,11 +20,15 @@ PATIENCE = 10.0  # seconds to wait for another process that writes to a run dire
 
 
 @contextmanager
-def new_directory(experiment: Experiment) -> Iterator[Path]:
+def new_directory(experiment: Experiment, text: str = "") -> Iterator[Path]:
     """Create and lock a run directory, and write experiment.toml into it.
 
     The path is `output.dir`, or runs/<name>-<number> with the next free number. The directory is locked until the
     context ends. The lock lets only one of several runs that start in the same directory go on.
+
+    Args:
+        experiment: the experiment.
+        text: the text of experiment.toml; empty: `Experiment.toml`.
 
     Raises:
         BadInput: the directory cannot be written, is locked by another process, or is not empty. Files of a run that
@@ -46,7 +50,8 @@ def new_directory(experiment: Experiment) -> Iterator[Path]:
             (path / LOG).touch()
             lock.enter_context(held(path, 1.0))
             _require_unused(path)
-            write_text(path / "experiment.toml", experiment.toml())  # now, so that `--resume` works after an early kill
+            # now, so that `--resume` works after an early kill
+            write_text(path / "experiment.toml", text or experiment.toml())
         except BadInput:
             raise
         except (OSError, ValueError) as error:

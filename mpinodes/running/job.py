@@ -220,11 +220,12 @@ class Job(ExitStack):
         Raises:
             BadInput: the experiment is invalid, or the directory cannot be used.
         """
+        from mpinodes.finished.siblings import headed
         from mpinodes.running.setup import rehearse
 
         self._setup = make_setup()
         rehearse(self._setup)
-        self._directory = self.enter_context(new_directory(self._setup.experiment))
+        self._directory = self.enter_context(new_directory(self._setup.experiment, headed(self._setup)))
 
     def reopen(self, run: Path, words: list[str]) -> None:
         """Set up a run that is resumed, and lock its directory.

@@ -71,7 +71,8 @@ class Logger:
         facts = {"attributes": texts, "sizes": {"agent": graph.agents, "coordinate": setup.dimension}}
         asked_for = directory / "experiment.toml"
         if checkpoint is None:
-            write_text(asked_for, headed(setup))
+            if not asked_for.exists() or asked_for.read_text("utf-8") != headed(setup):
+                write_text(asked_for, headed(setup))
             self._log = Log(directory / NAME, facts)
         else:
             self._done, self._fitness, self._seconds = checkpoint["round"], checkpoint["fitness"], checkpoint["seconds"]

@@ -82,8 +82,8 @@ def rehearse(setup: Setup) -> None:
 
     - find room on the disk for the log and the record;
     - evaluate a loss of a user's stream;
-    - compute the bounds of theorems;
-    - compute the first two rounds of agent 0, if the run has a user's part other than a metric or a graph;
+    - compute the bounds of theorems, and the first two rounds of agent 0, if the run has a user's part other than a
+      metric or a graph;
     - check that summary.json has no other value under the key of a user's metric;
     - encode the first states for a checkpoint, if `checkpoint.every` is set.
 
@@ -107,10 +107,10 @@ def rehearse(setup: Setup) -> None:
                 raise ValueError(f"a loss has {rows} rows of features, but targets of shape {loss.targets.shape}")
             Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
             setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
-        trial = f"bounds() of {setup.experiment.name}"
-        bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
-        trial = "a trial of the first two rounds"
         if any(is_users(part) for part in (setup.loss, type(setup.stream), *map(type, parts))):
+            trial = f"bounds() of {setup.experiment.name}"
+            bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
+            trial = "a trial of the first two rounds"
             _compute_two_rounds(setup)
     except BadInput:
         raise
