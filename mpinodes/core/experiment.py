@@ -8,7 +8,6 @@ and `data` are dictionaries, because their keys depend on the algorithm, schedul
 from __future__ import annotations
 
 from functools import cached_property
-from functools import cached_property
 from math import inf, isinf
 from pathlib import Path
 from typing import Annotated, Any, Literal
