@@ -195,11 +195,12 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         """
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         columns = chain.from_iterable(events if self.sampled else (event[: len(self.fields)] for event in events))
-        if row.ndim == 1:
-            row[self.dimension : self.message_end] = [*columns, *numbers]
-            return
-        for place, column in enumerate((*columns, *numbers), self.dimension):  # a column may have a number for each run
-            row[:, place] = np.ravel(column) if isinstance(column, np.ndarray) else column
+        values = [*columns, *numbers]
+        if row.ndim > 1:
+            for place, column in enumerate(values):
+                if isinstance(column, np.ndarray):  # a number for each run
+                    row[:, self.dimension + place], values[place] = np.ravel(column), np.nan
+        row[..., self.dimension : self.message_end] = values
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Split rows of floats into the three things that they contain.

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+Law: TypeAlias = Literal["laplace", "standard_normal"]
 AHEAD, ROUNDS = 4096, 16  # `Draws.standard` draws at most so many numbers, and so many rounds, in one call
 
 
@@ -88,7 +89,7 @@ class Draws:
         self._bits.state = self._state
         return self._generator
 
-    def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
+    def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
         """Return the first `size` random numbers of round t as a new array (size,).
 
         If the caller asks for consecutive rounds, one call may draw the numbers of several rounds in advance, which is
@@ -119,6 +120,6 @@ class DrawsOfRuns:
     def __init__(self, runs: Sequence[Draws]) -> None:
         self._runs = runs
 
-    def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
+    def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
         """Return the first `size` random numbers of round t for every run, as an array (runs, size)."""
-        return np.stack([draws.standard(law, t, size) for draws in self._runs])
+        return np.concatenate([draws.standard(law, t, size) for draws in self._runs]).reshape(-1, size)

@@ -13,8 +13,8 @@ Neither choice uses the data. This module uses three terms:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -28,9 +28,10 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.messages import Solved, Vector
 from mpinodes.core.parts import ALL, Loss, Setup
+from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.accountant import accountant_of
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_data, same_things, whole
-from mpinodes.rounds.lockstep import kind_of, most_together, public, run_together, simulate
+from mpinodes.rounds.lockstep import public, simulate
 
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
 SECANTS = 6  # most steps of the secant method before the bisection
@@ -105,30 +106,23 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     return replace(experiment, privacy=replace(experiment.privacy, budget=stopping))
 
 
-def dry_events(run: Setup, *nominals: float | None) -> list[Events]:
-    """Return the events of all releases of a run, from which its privacy loss is computed, for each nominal epsilon.
+def dry_events(run: Setup, nominal: float | None = None) -> Events:
+    """Return the events of all releases of a run, from which its privacy loss is computed.
 
     The events are computed with loss functions that are 0 everywhere, as if all local solvers converged. The privacy
-    budget is ignored, and the run does not end early. The axes of each result are (rounds, agents).
+    budget is ignored, and the run does not end early. The axes of the result are (rounds, agents).
 
     Args:
         run: the set-up of the run.
-        nominals: the numbers that scale the noise, in place of `privacy.epsilon`; None means the noise of the
+        nominal: the number that scales the noise, in place of `privacy.epsilon`; None means the noise of the
             experiment.
     """
-    nothing, dry = Nothing(), list[Setup]()
-    for nominal in nominals:
-        e = run.experiment if nominal is None else _at(run, nominal)
-        unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=replace(e.privacy, budget=None)))
-        dry.append(dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
-
-    def computed() -> list[Events]:
-        kinds = {*map(kind_of, dry)}
-        if len(dry) == 1 or len(kinds) > 1 or None in kinds or most_together(run) < len(dry):
-            return [*map(events, dry)]
-        return [events(run, [rows]) for (rows, *_), *_ in run_together(dry)]
-
-    return cached(computed, lambda: (dry_events, *map(public, dry)))
+    e, nothing = run.experiment, Nothing()
+    e = e if nominal is None else _at(run, nominal)
+    privacy = replace(e.privacy, budget=None)
+    unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=privacy))
+    dry = dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True)
+    return cached(lambda: events(dry), lambda: (dry_events, *public(dry)))
 
 
 def _at(run: Setup, nominal: float) -> Experiment:
@@ -209,7 +203,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     is_exact = experiment.noise.backend != "lattice" and not any(is_users(type(part)) for part in parts)
     if is_exact and lost(low) <= budget.epsilon * (1 - ROUNDING):
         return low
-    while _lost(runs, [dry_events(run, low)[0] for run in runs], rounds).max() > budget.epsilon:
+    while _lost(runs, [dry_events(run, low) for run in runs], rounds).max() > budget.epsilon:
         low /= 1 + CLOSE
     return low
 
@@ -243,7 +237,14 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     Raises:
         BadInput: the nominal epsilon does not change the noise.
     """
-    at_one, at_two = dry_events(run, 1.0, 2.0)
+    at_one, e = dry_events(run, 1.0), run.experiment
+    # Laplace noise is a constant divided by the nominal epsilon, which no built-in algorithm reads.
+    is_divided = type(run.mechanism) is Laplace and e.noise.backend == "numpy" and not run.algorithm.scale_key
+    if is_divided and not run.algorithm.noises_gradients and not is_users(type(run.algorithm)):
+        at_two = at_one.copy()
+        at_two.event("scale")[...] /= 2
+    else:
+        at_two = dry_events(run, 2.0)
     if not (at_one.scale != at_two.scale).any():
         if not _lost([run], [at_one], run.experiment.rounds).any():  # no message depends on data: a run of one round
             return lambda nominal: at_one
@@ -253,7 +254,7 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
             f"leave out {fixing_key}, or set privacy.budget.kept_by=stopping"
         )
     if not registry.find(registry.MECHANISMS, run.experiment.privacy.mechanism).pure:
-        return lambda nominal: dry_events(run, nominal)[0]
+        return partial(dry_events, run)
     # Each number of an event is a + b/nominal with constants a and b, so two runs determine a and b.
     columns = {}
     for name in ("scale", "l1", "l2", "rounding_l1", "rounding_l2", "tv_distance"):
@@ -280,8 +281,7 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
         runs: the set-ups of the runs, which are published together.
         budget: the budget of all runs together.
     """
-    rounds, agents = runs[0].experiment.rounds, runs[0].topology.agents
-    made = [dry_events(run, None)[0] for run in runs]
+    rounds, agents, made = runs[0].experiment.rounds, runs[0].topology.agents, [dry_events(run) for run in runs]
 
     @cache
     def over(horizon: int) -> NDArray[np.bool_]:
@@ -329,15 +329,11 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
     return np.full(agents, loss.epsilon if delta else loss.pure)
 
 
-def events(setup: Setup, chunks: Iterable[Vector] | None = None) -> Events:
-    """Return the event of each release of a run; the axes are (rounds, agents).
+def events(setup: Setup) -> Events:
+    """Run all agents in this process, and return the event of each release; the axes are (rounds, agents).
 
     An event is the record of one release for privacy accounting: the scale of the noise and the sensitivity.
-
-    Args:
-        setup: the set-up of the run.
-        chunks: the rows of consecutive rounds, as `simulate` yields them; None: all agents are run in this process.
     """
     layout = setup.layout
-    blocks = [layout.open(rows.transpose(1, 0, 2))[1].copy().data for rows in chunks or simulate(setup)]
+    blocks = [layout.open(rows.transpose(1, 0, 2))[1].copy().data for rows in simulate(setup)]
     return Events(np.concatenate(blocks), layout.dimension)

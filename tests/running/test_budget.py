@@ -8,11 +8,13 @@ import pytest
 import mpinodes
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded, Replayed
+from mpinodes.config import registry
+from mpinodes.config.registry import ALGORITHMS
 from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.running.budget import dry_events, events, within_budget
+from mpinodes.running.budget import _events_by_epsilon, dry_events, events, within_budget
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 
@@ -95,9 +97,21 @@ def test_repeats_keep_it_too_each_of_them(tmp_path):
 @pytest.mark.parametrize("words", RUNS[:1] + RUNS[3:9])
 def test_the_events_of_a_dry_run_are_those_of_the_run(words):
     setup = setup_of(words)
-    (dry,), real = dry_events(setup, None), events(setup)
+    dry, real = dry_events(setup), events(setup)
     assert dry.priced() == real.priced()  # all but what a solver tells of itself
     assert real.scale.any()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in registry.names(ALGORITHMS) if registry.find(ALGORITHMS, n).mechanism == "laplace"]
+)
+def test_no_algorithm_with_laplace_noise_reads_the_nominal_epsilon(name):
+    setup = setup_of(f"algorithm.name={name} rounds=4")
+    if not setup.algorithm.scale_key:
+        expected, at = dry_events(setup, 3.0), _events_by_epsilon(setup)(3.0)
+        np.testing.assert_allclose(at.scale, expected.scale, rtol=1e-14)
+        at.event("scale")[...] = expected.scale
+        assert at.data.tobytes() == expected.data.tobytes()
 
 
 STOPPING = "privacy.budget.kept_by=stopping record.transcript=true"

@@ -81,7 +81,7 @@ def test_every_changed_setting_is_seen(tmp_path):
 def test_what_does_not_depend_on_seed_or_budget_is_computed_once(monkeypatch, caching):
     numbers = []
     computed = budget.events
-    monkeypatch.setattr(budget, "events", lambda *run: numbers.append(run) or computed(*run))
+    monkeypatch.setattr(budget, "events", lambda setup: numbers.append(setup) or computed(setup))
     for epsilon, seed in ((1, 0), (2, 0), (1, 1)):
         words = (BASE | {"privacy.budget.epsilon": epsilon, "seed": seed}).items()
         set_up(asked_for([f"{key}={value}" for key, value in words]), None)
