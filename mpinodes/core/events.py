@@ -195,12 +195,14 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         """
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         columns = chain.from_iterable(events if self.sampled else (event[: len(self.fields)] for event in events))
-        values = [*columns, *numbers]
-        if row.ndim > 1:
-            for place, column in enumerate(values):
-                if isinstance(column, np.ndarray):  # a number for each run
-                    row[:, self.dimension + place], values[place] = np.ravel(column), np.nan
-        row[..., self.dimension : self.message_end] = values
+        values: list[Any] = [*columns, *numbers]
+        if row.ndim == 1:
+            row[self.dimension : self.message_end] = values
+            return
+        of_runs = [k for k, value in enumerate(values) if isinstance(value, np.ndarray)]  # a number for each run
+        row[..., self.dimension : self.message_end] = [0.0 if k in of_runs else x for k, x in enumerate(values)]
+        for k in of_runs:
+            row[:, self.dimension + k] = values[k].ravel()
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Split rows of floats into the three things that they contain.
