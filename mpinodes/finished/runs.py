@@ -8,7 +8,8 @@ and so are regrets.
 from __future__ import annotations
 
 import csv
-from collections.abc import Hashable, Iterator, Sequence
+import io
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -249,12 +250,22 @@ def table(place: str | Path) -> pandas.DataFrame:
     return frame
 
 
+def csv_text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return the text of a CSV file with a line of names, and a line for each row; None and nan become empty cells.
+
+    The text is that of pandas, which takes longer to import than to write the tables of a study.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([["" if value is None or value != value else value for value in row] for row in rows])
+    return text.getvalue()
+
+
 def columns_of(runs: Sequence[FinishedRun]) -> str:
     """Return the text of a CSV file with the name, the label and the unit of every result column."""
-    import pandas
-
     rows = [(name, column.label, column.unit) for name, column in labels(runs).items()]
-    return str(pandas.DataFrame(rows, columns=["column", "label", "unit"]).to_csv(index=False))
+    return csv_text(("column", "label", "unit"), rows)
 
 
 def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:

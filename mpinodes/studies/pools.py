@@ -26,8 +26,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import mpirun
 from mpinodes.studies.plans import PlannedRun, failure
 
-# Modules that a run imports only when it needs them: worker processes share them from the start.
-LATE = ("h5py", "clarabel", "scipy.optimize", "mpinodes.running.closing", "mpinodes.running.logger")
+# Modules that most runs import only when they need them: worker processes share them from the start.
+LATE = ("h5py", "clarabel", "mpinodes.running.closing", "mpinodes.running.logger")
 
 
 class Pool(NamedTuple):

@@ -21,11 +21,10 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-
-import pandas
+from typing import TYPE_CHECKING, Any
 
 from mpinodes.core.errors import BadInput
-from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, summary_of
+from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, csv_text, summary_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import Bar, in_minutes
@@ -33,6 +32,9 @@ from mpinodes.studies.forecast import Forecast, in_order, timed
 from mpinodes.studies.plans import PlannedRun, Run, failure, in_lockstep, note_failure, performed, planned, shown
 from mpinodes.studies.pools import Pool
 from mpinodes.studies.study import FILE, GridPoint, Study
+
+if TYPE_CHECKING:
+    import pandas
 
 LOCK = ".lock"
 MOST_TOGETHER = 100  # the most runs of a group
@@ -71,7 +73,9 @@ class Swept:
 
         A row has the directory, the state, the settings and the results of the run.
         """
-        return table_of(self.directory, self.plans)[0]
+        import pandas
+
+        return pandas.DataFrame(rows_of(self.directory, self.plans)[0], dtype=object)
 
     def __str__(self) -> str:
         runs, failed = len(self.plans), self.failed
@@ -256,8 +260,8 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
     return [plan if plan.is_ready else replace(plan, near=near.get(plan.setting, 0.0)) for plan in by_digits.values()]
 
 
-def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
-    """Return a table with a row for each run of a study, and the list of the finished runs.
+def rows_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[list[dict[str, Any]], list[FinishedRun]]:
+    """Return a row of the table of a study for each run, and the list of the finished runs.
 
     A row has the directory, the state ("done", "failed" or "not done"), and the settings. A finished run also has
     results, and a failed run the reason of the failure.
@@ -270,11 +274,12 @@ def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame
         row = {"run": plan.name, "state": "done" if summary else "failed" if reason else "not done", **plan.settings}
         done += [FinishedRun(directory, summary)] if summary else []
         rows.append(row | (done[-1].results if summary else {"reason": reason}))
-    return pandas.DataFrame(rows, dtype=object), done
+    return rows, done
 
 
 def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
     """Write table.csv, and columns.csv with the labels and units of the results, into the directory `place`."""
-    frame, done = table_of(place, plans)
-    write_text(place / TABLE, frame.to_csv(index=False))
+    rows, done = rows_of(place, plans)
+    names = dict.fromkeys(name for row in rows for name in row)
+    write_text(place / TABLE, csv_text(names, [map(row.get, names) for row in rows]))
     write_text(place / COLUMNS, columns_of(done))
