@@ -196,9 +196,14 @@ class Samples:
             features = stack([reader.features for reader in sets.values()])
             targets = np.concatenate([reader.targets for reader in sets.values()])
 
-            def rows(first: int, last: int) -> NDArray[np.int64]:
-                return np.concatenate([r.places(first, last) + begins[id(r.features)] for r in self._readers])
+            def read(first: int, last: int) -> NDArray[np.int64]:
+                return np.stack([r.places(first, last) + begins[id(r.features)] for r in self._readers])
 
+            def rows(first: int, last: int) -> NDArray[np.int64]:
+                return places[:, (first - 1) * m : last * m].ravel() if is_small else read(first, last).ravel()
+
+            m, is_small = self.of_each, 8 * self._rounds * self.owners * self.of_each <= BYTES_AT_ONCE
+            places = read(1, self._rounds if is_small else 1)
             return Total(self.first, self.owners, (features, targets, self.first.divisor), rows)
         if self._is_summed:
             return Squares(self.first, self.owners, self._of, self._at_once)
