@@ -212,7 +212,10 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
             setups += map(set_up, range(1, len(plans)))
     if len(setups) < len(plans):
         half = len(plans) // 2
-        return in_lockstep(plans[:half], places[:half]) + in_lockstep(plans[half:], places[half:])
+        setups.clear()
+        reasons = in_lockstep(plans[:half], places[:half])
+        gc.collect()  # runs leave reference cycles with large arrays
+        return reasons + in_lockstep(plans[half:], places[half:])
     kinds, reasons = [kind_of(setup) for setup in setups], [""] * len(plans)
     for kind in dict.fromkeys(kinds):
         same = [k for k, other in enumerate(kinds) if other == kind]
@@ -278,7 +281,7 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
     try:
         reasons = run(plans, places)
     finally:
-        gc.collect()  # runs leave reference cycles with large arrays
+        gc.collect()
         gc.unfreeze()
     for place, reason in zip(places, reasons, strict=True):
         if reason:
