@@ -43,7 +43,7 @@ from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS
 from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
 from mpinodes.privacy.ledger import MOST_KEPT, PURE, RHO, Facts, Ledger, Saturated, Unlisted, Uses
-from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns
+from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns, shared_table
 
 BLOCK = 512  # about this number of uses, of all agents, between two merges, but BLOCK / 16 to BLOCK / 4 rounds
 FEW = 512  # up to this number of clusters of an agent, only changes that differ by rounding are merged
@@ -320,7 +320,7 @@ class Followed:
         curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
         if shifts is None and curved and groups <= MOST_KEPT:
             is_pure = curved[0] == Kind.GAMMA_NORM and not events.dimension
-            shifts = Shifts(Kind.PURE if is_pure else curved[0], events.dimension)
+            shifts = shared_table(Kind.PURE if is_pure else curved[0], events.dimension)
         self._done = 0
         self._groups: Clusters | Exact
         if facts.is_signed:

@@ -15,6 +15,7 @@ The main classes are:
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import PURE, RHO, Costs
+
+MOST_ROWS = 30_000  # of a table that is shared: 25 MB
 
 
 class Shifts:
@@ -134,6 +137,21 @@ class Shifts:
         sums = np.asarray(matrix @ self._table)
         sums[cluster[shift > self.LARGEST]] = np.inf
         return sums
+
+
+@lru_cache(maxsize=4)
+def _shared(kind: Kind, dimension: int) -> Shifts:
+    return Shifts(kind, dimension)
+
+
+def shared_table(kind: Kind, dimension: int) -> Shifts:
+    """Return a table that all ledgers of this process share, so that the curve of a cell is computed once.
+
+    A table of more than `MOST_ROWS` rows is replaced by an empty one.
+    """
+    if len(_shared(kind, dimension)._table) > MOST_ROWS:
+        _shared.cache_clear()
+    return _shared(kind, dimension)
 
 
 class Counts(Shifts):
