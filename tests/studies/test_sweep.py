@@ -321,6 +321,7 @@ def test_a_study_in_python_is_that_of_the_command(two_by_two, tmp_path):
     for digits, run in runs_of(swept.directory).items():
         assert same_bits(run, reference[digits]) == []
     assert swept.table["epsilon_proven"].tolist() == [float(row["epsilon_proven"]) for row in table_of(two_by_two)]
+    assert swept.table.to_csv(index=False) == (swept.directory / "table.csv").read_text()
     assert mpinodes.studies.sweep(swept.directory).before == 4
     with pytest.raises(BadInput, match="expected K/N"):
         mpinodes.studies.sweep(swept.directory, part="2/2")
