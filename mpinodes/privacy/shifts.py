@@ -28,7 +28,7 @@ from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import PURE, RHO, Costs
 
-MOST_ROWS = 30_000  # of a table that is shared: 25 MB
+MOST_ROWS, MOST_RATIOS = 30_000, 100  # of a table that is shared: 25 MB, and 9 MB
 
 
 class Shifts:
@@ -147,9 +147,10 @@ def _shared(kind: Kind, dimension: int) -> Shifts:
 def shared_table(kind: Kind, dimension: int) -> Shifts:
     """Return a table that all ledgers of this process share, so that the curve of a cell is computed once.
 
-    A table of more than `MOST_ROWS` rows is replaced by an empty one.
+    A table of more than `MOST_ROWS` rows, or of more than `MOST_RATIOS` ratios, is replaced by an empty one.
     """
-    if len(_shared(kind, dimension)._table) > MOST_ROWS:
+    table = _shared(kind, dimension)
+    if len(table._table) > MOST_ROWS or len(table._ratios) > MOST_RATIOS:
         _shared.cache_clear()
     return _shared(kind, dimension)
 
