@@ -28,7 +28,6 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.messages import Solved, Vector
 from mpinodes.core.parts import ALL, Loss, Setup
-from mpinodes.mechanisms.laplace import Laplace
 from mpinodes.privacy.accountant import accountant_of
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_data, same_things, whole
 from mpinodes.rounds.lockstep import public, simulate
@@ -238,9 +237,9 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
         BadInput: the nominal epsilon does not change the noise.
     """
     at_one, e = dry_events(run, 1.0), run.experiment
-    # Laplace noise is a constant divided by the nominal epsilon, which no built-in algorithm reads.
-    is_divided = type(run.mechanism) is Laplace and e.noise.backend == "numpy" and not run.algorithm.scale_key
-    if is_divided and not run.algorithm.noises_gradients and not is_users(type(run.algorithm)):
+    # The scale of pure noise is a constant divided by the nominal epsilon, which no built-in algorithm reads.
+    parts, is_divided = (run.mechanism, run.algorithm), run.mechanism.pure and e.noise.backend == "numpy"
+    if is_divided and not run.algorithm.scale_key and not any(is_users(type(part)) for part in parts):
         at_two = at_one.copy()
         at_two.event("scale")[...] /= 2
     else:

@@ -102,10 +102,11 @@ def test_the_events_of_a_dry_run_are_those_of_the_run(words):
     assert real.scale.any()
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in registry.names(ALGORITHMS) if registry.find(ALGORITHMS, n).mechanism == "laplace"]
-)
-def test_no_algorithm_with_laplace_noise_reads_the_nominal_epsilon(name):
+PURE = [n for n in registry.names(ALGORITHMS) if registry.find(ALGORITHMS, n).mechanism in ("laplace", "gamma-norm")]
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_no_algorithm_with_pure_noise_reads_the_nominal_epsilon(name):
     setup = setup_of(f"algorithm.name={name} rounds=4")
     if not setup.algorithm.scale_key:
         expected, at = dry_events(setup, 3.0), _events_by_epsilon(setup)(3.0)
