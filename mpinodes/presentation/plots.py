@@ -158,12 +158,13 @@ def points(figure: Figure) -> list[Point]:
             if curve.get_transform() == axes.transData:  # else the curve marks a value on the whole width of the panel
                 name, xy = str(curve.get_label()), np.asarray(curve.get_xydata(), float)
                 name = "" if name.startswith("_") else f": {name}"
-                chosen = np.unique(np.geomspace(1, len(xy), min(len(xy), MOST_POINTS)).astype(int)) - 1
-                marks += [(x, y, f"{y:.4g} ({words}: {x:g}){name}") for x, y in xy[chosen].tolist()]
-        for cells in [image.get_array() for image in axes.images]:
-            for (j, i), value in np.ndenumerate(cells) if cells is not None and cells.size <= MOST_CELLS else ():
+                if len(xy) > MOST_POINTS:  # the horizontal axis is logarithmic
+                    xy = xy[np.unique(np.geomspace(1, len(xy), MOST_POINTS).astype(int)) - 1]
+                marks += [(x, y, f"{y:.4g} ({words}: {x:g}){name}") for x, y in xy.tolist()]
+        for cells in [np.asarray(image.get_array()) for image in axes.images]:
+            for j, i in np.argwhere(np.isfinite(cells)).tolist() if cells.size <= MOST_CELLS else ():
                 at = f"{axes.get_ylabel()}: {axes.format_ydata(j)}, {axes.get_xlabel()}: {axes.format_xdata(i)}"
-                marks.append((i, j, f"{value:.4g} ({at})"))
+                marks.append((i, j, f"{cells[j, i]:.4g} ({at})"))
         places = axes.transData.transform(np.reshape([mark[:2] for mark in marks], (-1, 2)))
         shares = figure.transFigure.inverted().transform(places).tolist()
         marked += [(round(x, 4), round(1 - y, 4), mark[2]) for (x, y), mark in zip(shares, marks, strict=True)]

@@ -88,6 +88,9 @@ def test_points_under_the_pointer_have_the_values_of_the_record(drawn, run):
         points = drawing.points(figure)
         assert all(0 <= share <= 1 for point in points for share in point[:2])
         assert bool(points) == (name != "topology")
+    assert not any("nan" in text for figure in drawn.values() for *_, text in drawing.points(figure))
+    named = [text for *_, text in drawing.points(drawn["regret"]) if "network regret" in text]
+    assert len(named) == len(drawn["regret"].axes[0].lines[0].get_xdata())
     assert any(text.startswith(f"{regret:.4g} (rounds: {last})") for *_, text in drawing.points(drawn["regret"]))
 
 
