@@ -59,7 +59,10 @@ launching.leave({"run": run, "doctor": doctor}[sys.argv[1]].main(sys.argv[2:]))
 
 
 def test_a_run_whose_ranks_may_not_fit_into_shared_memory_says_so_once_and_goes_on(tmp_path):
-    told = command([*mpirun(), "-n", "3", sys.executable, "-c", TIGHT, "run", *FEW, "output.dir=run"], tmp_path)
+    told = command(
+        [*mpirun(), "-n", "3", sys.executable, "-c", TIGHT, "run", *FEW, "algorithm.name=dpps", "output.dir=run"],
+        tmp_path,
+    )
     assert told.code == 0, told.err
     assert told.err.startswith("mpinodes: warning: /dev/shm has ")
     assert "docker run --shm-size=1g" in told.err
