@@ -10,18 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
 from numpy.typing import NDArray
 
-from mpinodes.config.compose import compose
 from mpinodes.config.own_files import tag_of
 from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
-from mpinodes.core.experiment import Experiment, log_spaced
+from mpinodes.core.experiment import log_spaced
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.privacy.accountant import UNPROVEN, PrivacyLoss, PrivacyLosses, accountant_of, prove_together
 from mpinodes.privacy.together import Together, cost_of, same_things
@@ -236,12 +234,6 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
     )
 
 
-@cache
-def _default() -> Experiment:
-    """Return the experiment with all settings at their defaults. The result is cached."""
-    return compose({}, None).experiment
-
-
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     """Return the section of summary.json on the noise of a run.
 
@@ -269,15 +261,10 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
         shares = np.divide(events.rounding_l1, scale, out=np.zeros_like(scale), where=scale > 0)
         rounding = max(rounding, float(shares.max(initial=0.0)))
     release, largest_l1, largest, least = (of_data if of_data[1] >= 0 else of_all).tolist()
-    # A remark about the default experiment is added if only the seed or the recording and reporting differ from it.
-    default = _default()
-    same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
-    same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
     return typed.NoiseSummary(
         mechanism=e.privacy.mechanism, backend=e.noise.backend, entropy=e.noise.entropy, key=e.noise.key,
         rounding=rounding, epsilon=epsilon, scale=largest, least_scale=-least,
         calibrated_scale=largest_l1 / epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
-        remark=setup.stream.remark if structs.replace(e, **same) == default else "",
         multiplier=e.privacy.noise_multiplier or UNSET,
     )  # fmt: skip
 

@@ -270,5 +270,4 @@ def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
             return f"{text}, calibrated: no release of an agent costs more than ε = {release:.4g} ({adjacency})."
         return f"{text}, calibrated as printed in the paper: a release of an agent {really}."
     needs = "" if needed is None else f" needs {needed:.4g}, {needed / used:.3g} times as much"
-    remark = f" {noise.remark}" if noise.remark else ""
-    return f"{text}; the nominal ε = {noise.epsilon:g} per round{needs}: a release of an agent {really}.{remark}"
+    return f"{text}; the nominal ε = {noise.epsilon:g} per round{needs}: a release of an agent {really}."

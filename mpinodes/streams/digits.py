@@ -34,10 +34,6 @@ class Digits(LabelledStream):
     drawn_from_seed = False
     name: ClassVar[str] = "digits, 6 against 8"
     public = "Which of the digits are sixes and eights is taken to be public."
-    remark = (
-        "Noise calibrated to the nominal ε = 1 leaves nothing to learn here: DPSDA-PS then reaches a test accuracy of "
-        "about 55 % (mean over 20 seeds); guessing reaches 52 %."
-    )
     defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "gradient_noise": 0.1},
         # With c = 4.5 and the nominal epsilon = 1, DPSDA-PS on seven agents loses about ten points of test accuracy:

@@ -182,7 +182,7 @@ class NoiseSummary(Struct, kw_only=True):
     calibrated_scale: Annotated[float | None, merging.worst]  # None: the sensitivity is unknown
     calibrated: Same[bool]  # whether privacy.scale is "calibrated"
     release: Annotated[float | None, merging.worst]  # the largest L1 sensitivity over scale; None: no limit
-    remark: Same[str]
+    remark: Same[str] = ""  # always empty
     multiplier: Annotated[float | UnsetType, same] = UNSET  # `privacy.noise_multiplier`, in the place of the nominal ε
 
 

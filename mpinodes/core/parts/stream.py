@@ -82,7 +82,6 @@ class Stream(ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}  # default settings of an experiment that chooses this stream
     # Default settings, with an algorithm, of an experiment that chooses this stream by name, and names no algorithm.
     method: ClassVar[Mapping[str, Any]] = {}
-    remark: ClassVar[str] = ""  # a sentence for users on the noise of a run with default settings
     lengthens: ClassVar[tuple[str, ...]] = ()  # settings that change the number of rounds, but not the losses
     dealing: ClassVar[tuple[str, ...]] = ()  # settings that only decide which agent uses which rows in which rounds
     # A sentence for users: which selection of samples is public, because adjacent data sets are defined after it.
