@@ -55,7 +55,7 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
     return [*sentences, f"{text}: {buys if odds < LARGEST_ODDS else large}.", f"{paper}{more}."]
 
 
-def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
+def marks(s: Summary, name: str) -> tuple[str, float | None]:
     """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
     If an offline method is judged by its last decision, the number is that of the last decision; otherwise it is that
@@ -64,12 +64,10 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
     Args:
         s: the summary of the run.
         name: "accuracy" or "rmse".
-        worth: the results from which the number is taken, such as the results without noise; None means the results of
-            `s`.
     """
-    values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
-    which = "test" if f"{key}.test" in values else "train"
-    return which, (worth or s).value(f"{key}.{which}")
+    key = f"{name}_last_decision" if s.judged == "last" else name
+    which = "test" if f"{key}.test" in s.values else "train"
+    return which, s.value(f"{key}.{which}")
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:

@@ -272,13 +272,10 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     if len(far) == 1 and not has_map:
         return None
     figure, (left, *others) = drawing.panels(1 + has_map)
-    total = f"in all, at δ = {summary.privacy.delta:g}"
-    drawn = [
-        (data["epsilon_node"], NETWORK, total),
-        (data["epsilon_node_relayed"], AVERAGE, "from then on, given all before"),
-    ]
-    for values, colour, words in drawn[: 2 if before > 0 else 1]:
-        epsilons = [values.values[hops == at] for at in far]
+    drawn = [("epsilon_node", NETWORK, f"in all, at δ = {summary.privacy.delta:g}")]
+    drawn += [("epsilon_node_relayed", AVERAGE, "from then on, given all before")] * (before > 0)
+    for variable, colour, words in drawn:
+        epsilons = [data[variable].values[hops == at] for at in far]
         left.fill_between(far, [v.min() for v in epsilons], [v.max() for v in epsilons], color=colour, alpha=0.2, lw=0)
         left.plot(far, [v.max() for v in epsilons], color=colour, marker="o", ms=4, label=words)
     if before > 0:

@@ -176,7 +176,8 @@ class File(LabelledStream):
             if self.targets == "classes":
                 expected = f"from two to {MOST_CLASSES} different classes expected, as [0, 1, 2]"
             raise BadInput(f"data.labels = {list(self.labels)}: {expected}")
-        scaling = self._scaling
+        scaling = msgspec.convert(self.scaling, Scaling | None)  # another rank sends the settings as a dictionary
+        object.__setattr__(self, "scaling", scaling)
         if scaling and (scaling.lower is None) != (scaling.upper is None):
             raise BadInput("data.scaling: state both lower and upper, or neither")
         if scaling and scaling.targets and (self.targets != "real" or scaling.units[1] <= 0):
@@ -228,10 +229,6 @@ class File(LabelledStream):
         """Return the function that scales features (k, d) by `data.scaling`."""
         scaling = msgspec.convert(settings.get("scaling"), Scaling | None)
         return scaling.scaled if scaling else super().scaling_of(settings)
-
-    @cached_property
-    def _scaling(self) -> Scaling | None:
-        return msgspec.convert(self.scaling, Scaling | None)  # another rank sends the settings as a dictionary
 
     @property
     def has_labels(self) -> bool:
@@ -335,13 +332,13 @@ class File(LabelledStream):
     @property
     def feature_bound(self) -> float:
         """Return the bound on the absolute values of all features: `data.bound`, or that of `data.scaling`."""
-        scaling = self._scaling or Scaling()
+        scaling = self.scaling or Scaling()
         return min(float(self.bound), scaling.norm or (inf if scaling.lower is None else 1.0))
 
     @property
     def feature_norm(self) -> float:
         """Return the bound on the L2 norm of a sample: the smallest of the stated bounds."""
-        return min(float(self.norm), (self._scaling or Scaling()).norm or inf, super().feature_norm)
+        return min(float(self.norm), (self.scaling or Scaling()).norm or inf, super().feature_norm)
 
     @property
     def name(self) -> str:
@@ -407,7 +404,7 @@ class File(LabelledStream):
         if self.targets == "classes" and len(self.labels) <= 2:  # otherwise the reader has numbered the classes
             classes = [-1.0, 1.0] if self.labels else self._found
             source = replace(source, targets=np.searchsorted(classes, source.targets).astype(float))
-        if scaling := self._scaling:
+        if scaling := self.scaling:
             features = source.features
             try:
                 scaling.scaled(features(np.arange(1)))

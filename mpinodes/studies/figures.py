@@ -257,15 +257,8 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
     file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
     ticks = tuple(sorted({float(x) for line in lines.values() for x in line[0]}))
     others = [other for other in comparison.axes if other != axis]
-    return Plot(
-        file,
-        phrase(comparison, axis),
-        comparison.columns[name].label + " (%)" * (share > 1),
-        others,
-        lines,
-        beside,
-        ticks,
-    )
+    y = comparison.columns[name].label + " (%)" * (share > 1)
+    return Plot(file, phrase(comparison, axis), y, others, lines, beside, ticks)
 
 
 def _drawn(comparison: Comparison, plot: Plot, width: float = 0.0) -> Figure:

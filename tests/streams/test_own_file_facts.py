@@ -142,7 +142,7 @@ def test_init_takes_the_files_of_agents(tmp_path):
     assert (len(train.targets), len(test.targets)) == (110, 36)  # of 183 samples, 37 test samples are never read
     owner = np.repeat(range(3), [60, 61, 62])
     everything = np.concatenate([FEATURES[80 * i : 80 * i + 60 + i] for i in range(3)])
-    scaling = stream._scaling.scaled(everything)
+    scaling = stream.scaling.scaled(everything)
     for agent in range(3):  # each sample is of its owner's file
         for source, rows in ((train, stream.shares[agent]), (test, stream.held_by(agent))):
             for x in source.features(rows):
