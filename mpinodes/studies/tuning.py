@@ -6,11 +6,13 @@ on held-out training samples or on a public file. The test samples of the experi
 
 from __future__ import annotations
 
+import filecmp
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import product
 from math import isinf, sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -117,8 +119,6 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     """
     begun, given = time.perf_counter(), Study.of([file, *words])
     base: Tree = {key: value for key, value in given.tree.items() if key not in ("study", "output")}
-    if public and Path(public).resolve() == Path(str(base.get("data", {}).get("file", ""))).resolve():
-        raise BadInput(f"--public {public}: this file is the private data: use --private or --accounted")
     first = {key: value for axis in given.axes for key, value in axis.points[0].items()}
     if fixed_key := next((key for key in first if key == "seed" or key.startswith(FIXED)), ""):
         raise BadInput(f"{fixed_key}: all trials have the same ε and the same samples: give one value")
@@ -144,7 +144,10 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
         mu = gdp_mu(budget.epsilon, delta)
         part, final = mu * sqrt(SHARE / len(chosen)), gdp_epsilon(mu * sqrt(1 - SHARE), delta)
         common |= {"privacy": {"budget": {"epsilon": gdp_epsilon(part, delta)}}, "record": {"decisions": True}}
-    compose(merge(base, nested(first), common), None)  # so that a mistake in all trials is reported in a line
+    trial = compose(merge(base, nested(first), common), None)  # so that a mistake in all trials is reported in a line
+    pairs = product(trial.stream.source_files, setup.stream.source_files) if mode == "public" else ()
+    if any(filecmp.cmp(*pair, shallow=False) for pair in pairs):
+        raise BadInput(f"--public {public}: this is a file of the private data: use --private or --accounted")
     cases = [nested(settings) | {"name": f"trial-{k}"} for k, settings in enumerate(chosen)]
     fixed = {key: value for key, value in flat(base) if key not in {key for case in chosen for key in case}}
     tree = merge(nested(fixed), common, {"comparator": False})

@@ -44,7 +44,7 @@ def _folder(tmp_path, monkeypatch):
     """Two files of samples, an experiment, and one process for all trials."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pools, "processes", lambda _: contextlib.nullcontext(pools.one_by_one))
-    for name, labels in (("own", LABELS), ("public", 1 - LABELS)):
+    for name, labels in (("own", LABELS), ("copy", LABELS), ("public", 1 - LABELS)):
         write(name, labels)
     (tmp_path / "e.toml").write_text(EXPERIMENT)
 
@@ -162,7 +162,8 @@ def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
         (["privacy.budget.epsilon=0"], "--private", "privacy.budget.epsilon = 0"),
         (["data.facts=read"], "--accounted", "nothing is proven: facts about the file were read from the data"),
         (["data.partition=by-label"], "--accounted", "nothing is proven: "),
-        ([], "--public=own.csv", "--public own.csv: this file is the private data"),
+        ([], "--public=own.csv", "--public own.csv: this is a file of the private data"),
+        ([], "--public=copy.csv", "--public copy.csv: this is a file of the private data"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(capfd, words, mode, message):
