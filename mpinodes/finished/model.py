@@ -88,7 +88,8 @@ class Model:
             y: (k,) the true labels or targets, as in the data file.
 
         Raises:
-            BadInput: `predict` refuses X, y has not one target for each sample, or no target is a label of the model.
+            BadInput: `predict` refuses X, y has not one target for each sample, no target is a label of the model, or a
+                real target is no finite number.
         """
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:
@@ -97,6 +98,8 @@ class Model:
             if not np.isin(y, self.labels).any():
                 raise BadInput(f"y: no target is a label of the model: {self.labels.tolist()}")
             return float(np.mean(predicted == y))
+        if y.dtype.kind not in "buif" or not np.isfinite(y).all():
+            raise BadInput("y: a target is not a finite number")
         return float(1 - np.sum((predicted - y) ** 2) / np.sum((y - y.mean()) ** 2))
 
 

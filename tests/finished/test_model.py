@@ -105,6 +105,9 @@ def test_a_model_predicts_the_targets_of_the_file_from_raw_features(kind):
         squares = ((predicted - frame["y"]) ** 2).mean()
         assert squares == pytest.approx(0.8 * marks["rmse.train"] ** 2 + 0.2 * marks["rmse.test"] ** 2)
         assert everything == pytest.approx(1 - squares / frame["y"].var(ddof=0))
+        for wrong in ("a", np.nan):
+            with pytest.raises(BadInput, match="y: a target is not a finite number"):
+                model.score(shuffled, [wrong] * len(frame))
     else:
         assert everything == pytest.approx(0.8 * marks["accuracy.train"] + 0.2 * marks["accuracy.test"])
         assert set(predicted) <= set(labels)
