@@ -142,6 +142,7 @@ def measured(s: Summary, silent: WorthSummary | None) -> list[Row]:
         of, _, which = key.partition(".")
         shown = f"{value:>10.1%}" if of == "accuracy" else f"{value:>10.4g}"
         others = "; ".join(filter(None, ["model.npz", compared(s, None, key)]))
+        of = of.replace("rmse", "RMSE")
         rows.append(Row(f"{of}, model of releases, {DATA[which]}", f"{shown}    ({others})", f"model.{key}"))
     if solver := s.solver:
         residual = solver.largest_residual
