@@ -80,7 +80,7 @@ class ComparisonReport:
     differences: pandas.DataFrame
     text: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
 

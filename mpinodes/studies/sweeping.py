@@ -77,7 +77,7 @@ class Swept:
 
         return pandas.DataFrame(rows_of(self.directory, self.plans)[0], dtype=object)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         runs, failed = len(self.plans), self.failed
         done = runs - self.before - len(failed)
         rounds = sum(plan.experiment.rounds for plan in self.plans if not plan.is_done and plan.name not in failed)

@@ -165,7 +165,7 @@ def test_everything_is_written_and_can_be_read(study, tmp_path):
 def test_a_comparison_in_python_has_the_tables_as_data_frames(study, tmp_path):
     done = mpinodes.studies.compare(study, by="privacy.epsilon", output=tmp_path / "out")
     assert done.directory == tmp_path / "out"
-    assert "12 runs in 4 settings" in str(done)
+    assert "12 runs in 4 settings" in repr(done)
     for name, frame in (("table.csv", done.means), ("differences.csv", done.differences)):
         written = pandas.read_csv(done.directory / name)
         pandas.testing.assert_frame_equal(written, frame.infer_objects(), check_dtype=False)

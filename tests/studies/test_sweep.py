@@ -316,7 +316,7 @@ def test_a_study_in_python_is_that_of_the_command(two_by_two, tmp_path):
     study = {"grid": {"algorithm.name": ["dola", "dpsda-c"]}}
     swept = mpinodes.studies.sweep({**asked, "study": study}, "seed=0,1")
     assert (swept.directory, swept.before, swept.failed) == (tmp_path / "mine", 0, {})
-    assert "4 runs: 4 done now, 0 failed" in str(swept)
+    assert "4 runs: 4 done now, 0 failed" in repr(swept)
     reference = runs_of(two_by_two)
     for digits, run in runs_of(swept.directory).items():
         assert same_bits(run, reference[digits]) == []
