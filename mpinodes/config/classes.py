@@ -17,7 +17,7 @@ from symtable import SymbolTable, symtable
 from typing import Any
 
 from mpinodes.config.registry import KINDS, METRICS, MIXINGS
-from mpinodes.core.asked import Tree
+from mpinodes.core.asked import Tree, gathered
 from mpinodes.core.errors import BadInput, is_users
 from mpinodes.core.experiment import is_file
 
@@ -29,6 +29,8 @@ REMEDY = "put the class into a Python file, and set the key of this file, such a
 
 def as_words(asked: Tree) -> Tree:
     """Return settings in which each class is replaced by the path of a file, or by its name if mpinodes defines it.
+
+    In the settings of a study, the classes in `study.cases` are replaced, too.
 
     Raises:
         BadInput: a class cannot be written to a file.
@@ -42,6 +44,10 @@ def as_words(asked: Tree) -> Tree:
         elif isinstance(value, type) and kind is not MIXINGS:
             word, rest = _word(value), {key: section[key] for key in section if key != kind.chooser}
             asked = asked | {kind.section: rest | {kind.path if is_file(word) else kind.chooser: word}}
+    study: Any = asked.get("study")
+    if isinstance(study, dict) and isinstance(cases := study.get("cases"), list):
+        cases = [as_words(gathered(case)) if isinstance(case, dict) else case for case in cases]
+        asked = asked | {"study": study | {"cases": cases}}
     return asked
 
 
@@ -97,7 +103,7 @@ def _define(name: str, scope: Mapping[str, Any], texts: dict[str, str]) -> None:
                 del texts[name]
                 texts[name] = text
                 return
-    raise BadInput(f"{name}: no cell of the notebook has the source of this name: {REMEDY}")
+    raise BadInput(f"{name}: no single statement of a cell defines the present value of this name: {REMEDY}")
 
 
 def _globals(table: SymbolTable) -> Iterator[str]:

@@ -121,6 +121,8 @@ def checked(value: Any, expected: Any, key: str) -> Any:
         msgspec.msgpack.encode(converted)  # check that the value can be sent to other ranks
     except msgspec.ValidationError as error:
         raise BadInput(f"{key} = {value!r}: {_plain(str(error), expected)}{to_type(key, value, str(error))}") from error
+    except TypeError as error:  # such as a class in study.grid
+        raise BadInput(f"{key}: {error}; put a class of a study into study.cases") from error
     except OverflowError as error:
         raise BadInput(f"{key}: expected a whole number from -2^63 to 2^64 - 1") from error
     except UnicodeEncodeError as error:

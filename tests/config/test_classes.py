@@ -108,6 +108,10 @@ def test_a_class_of_a_notebook_is_an_algorithm_whose_file_repeats_the_run(cell):
     assert "factor: float = 1.0" in copy.read_text()
     path = Study.of([{"algorithm": names["Mine"]}, "seed=0,1"]).tree["algorithm"]["path"]
     assert Path(path).read_text() == copy.read_text()
+    cases = [{"name": "mine", "algorithm": names["Mine"]}, {"name": "other", "algorithm.name": "dola"}]
+    assert Study.of([{"study": {"cases": cases}}]).points()[0].asked["algorithm"]["path"] == path
+    with pytest.raises(BadInput, match=r"unsupported; put a class of a study into study\.cases"):
+        Study.of([{"study": {"grid": {"algorithm.name": [names["Mine"]]}}}])
     cell("HALF = 0.25")
     changed = mpinodes.simulate(SMALL, algorithm=names["Mine"])
     assert (changed.record.loss != first.record.loss).any()
@@ -135,10 +139,10 @@ def test_a_class_that_cannot_be_written_is_refused_in_a_line(cell):
     cell(IMPORTS)
     names = cell(CLASSES)
     names["HALF"] = pandas.DataFrame()
-    with pytest.raises(BadInput, match=r"HALF: no cell of the notebook has the source of this name"):
+    with pytest.raises(BadInput, match=r"HALF: no single statement of a cell defines the present value"):
         mpinodes.simulate(SMALL, algorithm=names["Mine"])
     names["Unknown"] = type("Unknown", (DOLA,), {"__module__": "notebook"})
-    with pytest.raises(BadInput, match="Unknown: no cell of the notebook has the source of this name: put"):
+    with pytest.raises(BadInput, match=r"Unknown: no single statement .* of this name: put"):
         mpinodes.simulate(SMALL, algorithm=names["Unknown"])
     assert not Path("runs/classes").exists()
 
