@@ -206,20 +206,21 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
             axes.set_ylim(low, high)
 
 
-def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
+def scale(axes: Axes, values: np.ndarray, from_zero: bool = True, is_share: bool = False) -> None:
     """Choose the scale and the limits of the vertical axis for given values.
 
-    The scale is logarithmic if all values are positive and their range is wide; otherwise linear.
+    The scale is logarithmic if all values are positive and their range is wide; otherwise, and for shares, linear.
 
     Args:
         axes: the panel, with its curves.
         values: the values that must be visible.
         from_zero: whether a linear axis starts at 0 or, if there are negative values, has a line at 0. If false, a
             linear axis begins just below the least value.
+        is_share: whether the values are shares in %.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     low, high = float(known.min()), float(known.max())
-    if 0 < PLAIN * low < high:
+    if 0 < PLAIN * low < high and not is_share:
         axes.set_ylim(low / 1.3, high * 1.3)
         log(axes, "y")
         return

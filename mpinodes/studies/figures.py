@@ -135,7 +135,7 @@ class Plot(NamedTuple):
         gaps = np.diff(np.log(self.ticks) if is_spread else self.ticks)
         if self.ticks and gaps.min(initial=np.inf) > gaps.sum() / 8:
             axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
-        drawing.scale(axes, values, from_zero=False)
+        drawing.scale(axes, values, from_zero=False, is_share=self.y.endswith("(%)"))
         axes.minorticks_off()  # minor ticks would take most of the layout's time
 
 

@@ -451,6 +451,8 @@ def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_ax
     line = next(iter(plots[0].lines.values()))
     for side in (1.0, 10.5):
         plots[0].lines.update({(name, side): line for name in names})
+    for shares in (plot.lines for plot in plots if plot.y.endswith("(%)")):
+        shares.update({group: (x, mean, mean - 0.5) for group, (x, mean, _) in shares.items()})
     with drawing.style("", {"font.size": 7.5} if width else {}):
         for plot in plots:
             figure = figures._drawn(comparison, plot, inches)
@@ -465,6 +467,7 @@ def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_ax
             assert not {"privacy.epsilon", "algorithm.name"} & {text.get_text() for text in written}
             for axes in filter(lambda axes: axes.get_visible() and axes.collections, figure.axes):
                 low, high = axes.get_ylim()
+                assert axes.get_yscale() == "linear" or "(%)" not in plot.y
                 ends = np.concatenate([path.vertices[:, 1] for band in axes.collections for path in band.get_paths()])
                 assert ends.max() <= high * (1 + 1e-9)
                 assert ends.min() >= low or axes.get_yscale() == "log"
