@@ -168,7 +168,8 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         if privacy.tuning.mode == "accounted":
             rests = f", which rests on what privacy.tuning states: {UNCONFIRMED}" if privacy.tuning.stated else ""
             whole = number(privacy.tuning.epsilon)
-            notes.append(f"Tuning and one such run together: ε = {whole} at δ = {delta:g}{rests}.")
+            more = " `mpinodes spent` adds up tuning and all runs." if together else ""
+            notes.append(f"Tuning and one such run together: ε = {whole} at δ = {delta:g}{rests}.{more}")
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
         text = f"The budget is ε = {budget.epsilon:g} ({privacy.adjacency}) at δ = {budget.delta:g}{of}, kept by "
