@@ -337,7 +337,8 @@ class Followed:
             self._begin()
         while self._done < horizon:
             first, last = self._done, min(self._done + STRETCH, horizon)
-            data = np.stack([events[first:last].data for events, _, _ in self.agents], axis=1)
+            blocks = [events[first:last].data for events, _, _ in self.agents]
+            data = np.stack(blocks, axis=1, dtype=blocks[0].dtype)  # faster than to let NumPy compare all dtypes
             uses = [uses.between(first, last) for _, uses, _ in self.agents]
             self._groups.take(Events(data, self.agents[0].events.dimension), uses)
             self._done = last

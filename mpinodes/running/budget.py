@@ -34,6 +34,7 @@ from mpinodes.rounds.lockstep import public, simulate
 
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
 SECANTS = 6  # most steps of the secant method before the bisection
+NEIGHBORS = 3  # most neighboring intervals of the bisection that are tried after the secant method
 NEAR = 0.02  # relative error of the proven epsilon after which the secant method makes its last step
 ROUNDING = 1e-9  # more than the relative rounding error of the proven epsilon
 RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
@@ -179,21 +180,27 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     # The search assumes that the proven epsilon does not decrease with the nominal epsilon. The bisection needs few
     # nominal epsilons near the result, which the secant method on a log scale predicts.
     nominal, last = near or budget.epsilon, (0.0, 0.0)
-    # Most often, the result for another seed is also the result here.
-    is_near = near and [*map(over, _bisected(budget.epsilon, lambda x: x > near))] == [False, True]
-    for _ in range(0 if is_near else SECANTS):
+    for _ in range(SECANTS):
         over(nominal)
         proven = lost(nominal)
         if nominal == last[0] or not 0 < proven < np.inf:
             break
         missing = np.log(budget.epsilon / proven)
+        if abs(missing) < 2 * CLOSE:  # most often, the result for another seed is also the result here
+            break
         slope = np.log(proven / last[1]) / np.log(nominal / last[0]) if all(last) else 1.0
         last = nominal, proven
         nominal = float(np.clip(nominal * np.exp(missing / np.clip(slope, 0.5, 2.0)), *RANGE))
         if abs(missing) < NEAR:
             break
-    for neighbor in _bisected(budget.epsilon, lambda x: x > nominal):
-        over(neighbor)
+    for _ in range(NEIGHBORS):
+        low, high = _bisected(budget.epsilon, nominal.__lt__)
+        if over(low):
+            nominal = low / (1 + CLOSE / 2)  # in the next smaller interval, whose ratio is above 1 + CLOSE / 2
+        elif not over(high):
+            nominal = high
+        else:
+            break
     if not over(RANGE[1]):
         return experiment.privacy.epsilon  # the runs keep the budget with almost no noise
     low, _ = _bisected(budget.epsilon, over)

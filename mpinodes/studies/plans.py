@@ -43,7 +43,6 @@ from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
 FAILED = "failed.txt"  # in the directory of a failed run: the reason
-EPSILONS = "privacy.epsilon", "privacy.budget.epsilon"  # keys that most often change only the scale of the noise
 LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name, and the number of hash digits after
 
 
@@ -85,11 +84,6 @@ class PlannedRun:
         """Return the values of all varied keys except the seed, as text."""
         return shown({key: value for key, value in self.settings.items() if key != SEED})
 
-    @property
-    def group(self) -> str:
-        """Return the values of all varied keys except the seed and ε, as text."""
-        return repr({key: value for key, value in self.settings.items() if key not in (SEED, *EPSILONS)})
-
 
 Run = Callable[[Sequence[PlannedRun], Sequence[Path]], list[str]]  # does runs in directories; returns what failed
 
@@ -99,16 +93,26 @@ def shown(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in settings.items()) or "the only one"
 
 
-def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
-    """Check the settings of one run of a study, and return its plan, or a text that says why the run cannot be done.
+def planned(points: Sequence[GridPoint], runs: Path) -> list[PlannedRun | str]:
+    """Check the settings of runs; return for each its plan, or a text that says why the run cannot be done.
 
     If the study has a privacy budget, the noise scale is computed here only for the first seed of each setting. Runs
     with other seeds compute their noise scale when they start.
 
     Args:
-        point: the settings and the experiment of the run.
+        points: the settings and the experiments of the runs, which differ in the seed and in ε only.
         runs: the directory that contains the directories of all runs of the study.
     """
+    plans, ratio = list[PlannedRun | str](), 0.0
+    for point in points:
+        plans.append(plan := _planned(point, runs, ratio))
+        if isinstance(plan, PlannedRun) and plan.near and (budget := plan.experiment.privacy.budget):
+            ratio = plan.near / budget.epsilon
+    return plans
+
+
+def _planned(point: GridPoint, runs: Path, ratio: float) -> PlannedRun | str:
+    """Plan one run; the search for its noise scale starts at `ratio` times the ε of the budget, unless `ratio` is 0."""
     try:
         with _quietly():
             setup = compose(point.asked, ranks=None)
@@ -125,8 +129,9 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
                             raise BadInput(f"{place}: {change}; delete this run, or set output.dir")
                     noise = _own_noise(setup, noise_of(place / "experiment.toml"))
                     return make(name=place.name, experiment=setup.experiment, noise=noise, is_done=True)
-            is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
-            ready = kept_in_budget(setup) if is_ready else setup
+            budget = setup.experiment.privacy.budget
+            is_ready = point.is_first_seed or budget is None
+            ready = kept_in_budget(setup, ratio * budget.epsilon if budget else 0.0) if is_ready else setup
             noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
             e, name = ready.experiment, f"{words}-{digits[:SHORT]}".lstrip("-")
             if summary_of(runs / name):  # a different finished run has this name; choose a name that keeps that run

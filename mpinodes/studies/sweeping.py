@@ -31,12 +31,13 @@ from mpinodes.runlog.progress import Bar, in_minutes
 from mpinodes.studies.forecast import Forecast, in_order, timed
 from mpinodes.studies.plans import PlannedRun, Run, failure, in_lockstep, note_failure, performed, planned, shown
 from mpinodes.studies.pools import Pool
-from mpinodes.studies.study import FILE, GridPoint, Study
+from mpinodes.studies.study import FILE, SEED, GridPoint, Study
 
 if TYPE_CHECKING:
     import pandas
 
 LOCK = ".lock"
+EPSILONS = "privacy.epsilon", "privacy.budget.epsilon"  # keys that most often change only the scale of the noise
 MOST_TOGETHER = 100  # the most runs of a group
 MOST_NAMED = 20  # the most mistakes or failures that a message lists
 DIED = "its process died: it was killed, or ran out of memory"
@@ -152,7 +153,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, par
     return Swept(study, plans, len(plans) - len(to_do), failed, seconds, cpu)
 
 
-def _groups(plans: Sequence[PlannedRun], number: int) -> list[list[int]]:
+def _groups(plans: Sequence[PlannedRun | GridPoint], number: int) -> list[list[int]]:
     """Divide runs into groups of runs that differ only in the seed and in ε; return the indices of each group.
 
     Args:
@@ -161,7 +162,7 @@ def _groups(plans: Sequence[PlannedRun], number: int) -> list[list[int]]:
     """
     most, by_group = max(1, min(MOST_TOGETHER, len(plans) // number)), defaultdict[str, list[int]](list)
     for k, plan in enumerate(plans):
-        by_group[plan.group].append(k)
+        by_group[repr({key: value for key, value in plan.settings.items() if key not in (SEED, *EPSILONS)})].append(k)
     return [same[k : k + most] for same in by_group.values() for k in range(0, len(same), most)]
 
 
@@ -237,12 +238,14 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
     plans: dict[int, PlannedRun] = {}
     mistakes: dict[int, str] = {}
     with closing(Bar(f"{study.name}: composed", len(points), "run")) as bar:
-        for done, (k, plan) in enumerate(planner(partial(planned, runs=runs), points), 1):
-            if isinstance(plan, PlannedRun):
-                plans[k] = plan
-            else:
-                mistakes[k] = plan or DIED
-            bar.show(done, f"{len(mistakes)} failed" if mistakes else "")
+        groups = _groups(points, 4 * planner.size)
+        for index, some in planner(partial(planned, runs=runs), [[points[k] for k in ks] for ks in groups]):
+            for k, plan in zip(groups[index], some or [DIED] * len(groups[index]), strict=True):
+                if isinstance(plan, PlannedRun):
+                    plans[k] = plan
+                else:
+                    mistakes[k] = plan
+            bar.show(len(plans) + len(mistakes), f"{len(mistakes)} failed" if mistakes else "")
     if mistakes:
         number = f"{len(mistakes)} of {len(points)} runs"
         lines = [f"{study.name}: {number} cannot be done, and none was started; correct them, or use study.exclude:"]

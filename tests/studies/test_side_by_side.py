@@ -39,7 +39,7 @@ class Own(DOLA):
 
 def plans_of(place: Path, *words: str) -> list[PlannedRun]:
     place.mkdir(parents=True)
-    plans = [planned(point, place) for point in Study.of(["rounds=6", "study.seeds=3", *words]).points()]
+    plans = planned(Study.of(["rounds=6", "study.seeds=3", *words]).points(), place)
     assert all(isinstance(plan, PlannedRun) for plan in plans), plans
     near = {plan.setting: plan.near for plan in plans if plan.near}
     return [plan if plan.is_ready else replace(plan, near=near[plan.setting]) for plan in plans]
