@@ -61,8 +61,8 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     The list is empty if this run has no noise, or noise that is not drawn from the seed. Runs of the same job are left
     out. Two runs have different data in these cases:
 
-    - A setting of the section `data` differs. Settings that change only the number of rounds are ignored. If
-      `noise.key` is not set, the paths of files are ignored, too.
+    - A setting of the section `data` differs. `data.facts` and settings that change only the number of rounds are
+      ignored. If `noise.key` is not set, the paths of files are ignored, too.
     - `noise.key` is set, and the `files_mark` differs: a data file or the code of the stream was written, moved or
       replaced.
 
@@ -101,7 +101,7 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
     try:
         own, other = (tomllib.loads(text)["data"] for text in (setup.experiment.toml(), file.read_text("utf-8")))
         differ = {key for key in own.keys() | other.keys() if own.get(key) != other.get(key)}
-        differ -= {*setup.stream.lengthens}
+        differ -= {*setup.stream.lengthens, "facts"}
         if setup.experiment.noise.key is None:
             return bool(differ - {*LOCATIONS})
         return bool(differ) or files_mark_of(file) != files_mark(setup)

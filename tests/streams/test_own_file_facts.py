@@ -78,6 +78,7 @@ def test_init_writes_an_experiment_that_learns_and_is_proven_once_its_facts_are_
     stated = summary_of(run_lockstep(parse(str(out), ["data.facts=stated", f"output.dir={tmp_path}/stated"])))
     assert 7.9 < stated["privacy"]["network"]["proven"] <= 8
     assert stated["privacy"]["unproven_because"] == ""
+    assert "shared-noise" not in stated["warnings"]  # the same noise on the same data
     assert stated["accuracy_last_decision"] == read["accuracy_last_decision"]  # the same bits
     assert read["accuracy_last_decision"]["test"] > 0.9
     assert init([str(file), "--output", str(out)]) == 2  # the file exists
