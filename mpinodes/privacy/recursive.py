@@ -45,7 +45,7 @@ from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
 from mpinodes.privacy.ledger import MOST_KEPT, PURE, RHO, Facts, Ledger, Saturated, Unlisted, Uses
 from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns, shared_table
 
-BLOCK = 512  # about this number of uses, of all agents, between two merges, but BLOCK / 16 to BLOCK / 4 rounds
+BLOCK = 32  # rounds between two merges: a constant, so that no cost depends on which agents are computed together
 FEW = 512  # up to this number of clusters of an agent, only changes that differ by rounding are merged
 
 # Two doubles that differ only in this number of last bits count as equal: relative 1e-14, 0.4 %, 1/8, and 2^16.
@@ -102,9 +102,8 @@ class Clusters:
         read = np.einsum("tav,tavp->tap", prices.slope, lanes.reads).max(axis=(0, 2))
         self._most_read = np.maximum(self._most_read, read)
         np.minimum.at(self._least_use, agent, (prices.slope * events.l2).sum(axis=2)[message, agent])
-        rounds = int(np.clip(BLOCK * len(events) // max(1, len(message)), -(-BLOCK // 16), -(-BLOCK // 4)))
-        for first in range(0, len(events), rounds):
-            block = slice(first, min(first + rounds, len(events)))
+        for first in range(0, len(events), BLOCK):
+            block = slice(first, min(first + BLOCK, len(events)))
             here = slice(*np.searchsorted(message, (first, block.stop)))
             used = self._split(message[here] - first, agent[here], group[here], block.stop - first)
             before = used.begun_before(block.stop - first)
@@ -258,8 +257,8 @@ class Exact:
                 function with samples of the group.
         """
         groups = len(self._before)
-        for first in range(0, len(events), BLOCK):
-            block = events[first : first + BLOCK]
+        for first in range(0, len(events), 16 * BLOCK):
+            block = events[first : first + 16 * BLOCK]
             used = Used(*uses[0].between(first, first + len(block)), self._before)
             moved = np.zeros((block.vectors, len(block), groups))
             starts = np.searchsorted(used.message, np.arange(len(block) + 1))
