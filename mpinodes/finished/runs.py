@@ -30,7 +30,7 @@ COLUMNS = "columns.csv"  # beside a table: the labels and units of its columns
 UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # sections that do not change results
 ORDER = ["algorithm.name", "algorithm.path", "data.name", "topology.name", "privacy.budget.epsilon", "privacy.epsilon"]
 ORDER += ["topology.agents", "rounds", "", "name", "seed"]  # the order of keys in tables; "" stands for all other keys
-CLAIMED, PURE, PROVEN = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"
+CLAIMED, PURE, PROVEN, TUNED = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven", "epsilon_with_tuning"
 WARNINGS = Column("codes of warnings", "", "warnings")  # separated by spaces
 
 
@@ -82,7 +82,8 @@ class FinishedRun:
         If every agent has its own loss, a metric that sums the agents' losses is divided by the number of agents.
         """
         s, cells = self.summary, []
-        facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
+        tuning = columns(s.privacy.tuning) if s.privacy.tuning else ()
+        facts = [*columns(s.privacy.network), *tuning, *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
         for metric in s.metrics:
             losses, value, name = s.losses_in_a_round(metric), s.value(metric.key), short(metric.key)

@@ -344,9 +344,9 @@ def compared_results(comparison: Comparison) -> list[str]:
 def chosen_results(comparison: Comparison) -> list[str]:
     """Return the names of the results in the tables that people read.
 
-    The results are the metrics of `compared_results`, the claimed and the proven ε of the network, and the bytes sent.
-    A result that no run has is left out.
+    The results are the metrics of `compared_results`, the claimed and the proven ε of the network, without and with
+    tuning, and the bytes sent. A result that no run has is left out.
     """
-    costs = [tables.CLAIMED, tables.PROVEN, "bytes_sent"]
+    costs = [tables.CLAIMED, tables.PROVEN, tables.TUNED, "bytes_sent"]
     there = [name for name in costs if any(run.results.get(name) is not None for run in comparison.runs)]
     return [*compared_results(comparison), *there]

@@ -157,7 +157,7 @@ class TuningSummary(Struct, kw_only=True):
 
     mode: Literal["public", "private", "accounted"]
     trials: int
-    epsilon: float | None = None
+    epsilon: Annotated[float | None, Column("ε at δ with tuning", "", "epsilon_with_tuning")] = None
     stated: Literal[True] | UnsetType = UNSET
 
 

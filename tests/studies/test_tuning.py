@@ -197,6 +197,8 @@ def test_the_cost_of_tuning_is_neither_lost_nor_proven_for_another_adjacency(cap
     mu = tomllib.loads(Path("t.toml").read_text())["privacy"]["tuning"]["mu"]
     final = brentq(lambda mu: epsilon(mu) - summary_of(Path("zero-out"))["privacy"]["network"]["proven"], 0.1, 9)
     runs = joint_cost.read([Path("zero-out"), Path("seed")])  # tuning is counted once
+    whole = summary_of(Path("zero-out"))["privacy"]["tuning"]["epsilon"]
+    assert runs[0].results["epsilon_with_tuning"] == whole > runs[0].results["epsilon_proven"]
     loss, notes, _ = joint_cost.in_all(runs, None)
     assert loss.epsilon == pytest.approx(epsilon((mu**2 + 2 * final**2) ** 0.5), rel=1e-3)
     assert "The cost of choosing settings by mpinodes tune is included." in notes
