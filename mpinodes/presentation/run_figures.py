@@ -264,7 +264,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     """
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
-    hops, before = data["distance"].values, np.nanmax(data["epsilon_before_relaying"].values)
+    hops, before = data["distance"].values, float(np.nanmax(data["epsilon_before_relaying"].values))
     far = np.unique(hops[hops > 0])
     name, label = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
     cells = data[name].values

@@ -56,6 +56,14 @@ def test_axes_have_three_numbers_and_do_not_go_down_to_rounding(drawn):
             assert axes.get_title(), name
 
 
+def test_what_one_node_learns_of_another_is_drawn_also_if_agents_relay(run):
+    summary = Summary.read(run)
+    with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
+        figure = figures.views(data, summary)
+    labels = [line.get_label() for axes in figure.axes for line in axes.lines] if figure else []
+    assert ("from then on, given all before" in labels) == (summary.algorithm == "two-stage-gaussian"), labels
+
+
 def test_no_legend_lies_on_a_curve(drawn):
     for name, figure in drawn.items():
         for legend in figure.legends:
