@@ -114,9 +114,10 @@ def watch(directories: Sequence[Path], out: TextIO) -> int:
     for path in directories:
         if path.exists() and not (path.is_dir() and ((path / "experiment.toml").exists() or not any(path.iterdir()))):
             raise BadInput(f"{path}: not the directory of a run: it has no experiment.toml")
-    runs, shown, due = [*map(WatchedRun, directories)], [""] * len(directories), 0.0
+    runs, due = [*map(WatchedRun, directories)], 0.0
+    lines = shown = [""] * len(directories)
     while True:
-        lines = [line if run.ended else run.look() for run, line in zip(runs, shown, strict=True)]
+        lines = [line if run.ended else run.look() for run, line in zip(runs, lines, strict=True)]
         over = all(run.ended for run in runs)
         if out.isatty():
             back = f"\x1b[{len(runs)}A" if any(shown) else ""

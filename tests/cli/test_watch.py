@@ -82,8 +82,8 @@ def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, mon
     logged(tmp_path / "run" / "repeat-1", 3, 30)
     (tmp_path / "run" / "experiment.toml").touch()
     assert watching.WatchedRun(tmp_path / "run").look().startswith("run: repeat 1: round 3 of 30, mean loss 1, ")
-    monkeypatch.setattr(watching, "SILENCE", 0.05)
-    monkeypatch.setattr(watching, "UNBEGUN", 0.05)
+    monkeypatch.setattr(watching, "SILENCE", 0.3)
+    monkeypatch.setattr(watching, "UNBEGUN", 0.05)  # the line of the run that ends first is not lost
     code, told = watched("run", "nothing")
     assert code == 1
     assert told.count("counts as ended") == 2
