@@ -37,7 +37,6 @@ class Facts(NamedTuple):
     Attributes:
         settings: the keys of the section `data` that state the facts.
         targets: how targets are read.
-        samples: the number of samples in all files.
         line: a line that describes the samples.
         twice: the names that several columns of a file have.
     """
