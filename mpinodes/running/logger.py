@@ -66,7 +66,7 @@ class Logger:
         graph = setup.topology
         drawn = range(1, min(graph.period or e.rounds, DRAWN_ROUNDS) + 1)
         drawing = {"title": graph.title, "agents": graph.agents, "period": graph.period}
-        drawing |= {"rounds": [sorted(graph.edges(t)) for t in drawn], "names": getattr(graph, "names", ())}
+        drawing |= {"rounds": [sorted(graph.edges(t)) for t in drawn], "names": graph.names}
         texts = {"experiment": e.toml(), "versions": json.dumps(versions(mpi)), "topology": json.dumps(drawing)}
         facts = {"attributes": texts, "sizes": {"agent": graph.agents, "coordinate": setup.dimension}}
         asked_for = directory / "experiment.toml"

@@ -46,6 +46,11 @@ class Topology(ABC):
         return f"topology {self.title!r}"
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the agents in figures and tables; an empty tuple if the names are 0, 1, ..."""
+        return ()
+
+    @property
     @abstractmethod
     def period(self) -> int | None:
         """Return the number of rounds after which the graph repeats; None if the graph does not repeat."""
