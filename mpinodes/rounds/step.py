@@ -545,6 +545,10 @@ class Releaser:
                 f"message() returned a {type(message).__name__} in round {t}: expected a Query, Queries or Solve, "
                 "a Start in round 1, or a Relay in a later round"
             )
+        if leaks is not RELEASED and not isinstance(leaks, Leakage):
+            raise ValueError(
+                f"message() stated leaks={leaks!r} in round {t}: expected RELEASED, UNKNOWN, Feedback(...) or Hidden(...)"
+            )
         if self._rate and leaks is not RELEASED:
             raise BadInput(
                 f"data.sampling: the message of round {t} depends on hidden state, and no theorem proves that secret "

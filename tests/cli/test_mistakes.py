@@ -68,6 +68,9 @@ FILES = {
     "hidden.py": stating('hidden = ("z",)'),
     "decision.py": stating("def decision(self, s): return None"),
     "update.py": stating("def update(self, s, here, inbox, loss): return None"),
+    "leaks.py": stating("def message(self, s, here): return replace(super().message(s, here), leaks=None)").replace(
+        "import dataclass", "import dataclass, replace"
+    ),
     "init.py": stating("def init(self, x): return x.nothing"),
     "typo.toml": "rounds = 20\n\n[privacy]\nepsilo = 0.5\n",
     "value.toml": 'rounds = 20\n[privacy]\nclip = "big"\n[topology]\nname = "rign"\n',
@@ -166,6 +169,7 @@ MISTAKES = [
     (f"{DOLA} step.path=steps.py", ["steps.py, line 7: Mine.__call__: the step size of round t = 3 is 0.0"]),
     ("algorithm.path=decision.py", ["decision() returned a vector of shape ()", "decision.py, line 8: Mine.decision"]),
     ("algorithm.path=update.py", ["update() returned None in round 1", "update.py, line 8: Mine.update"]),
+    ("algorithm.path=leaks.py", ["message() stated leaks=None in round 1: expected RELEASED", "line 8: Mine.message"]),
     ("algorithm.path=init.py", ["AttributeError", "init.py, line 8, in init"]),
     # All that is missing at once
     ("algorithm.path=mine.py", ["algorithm.rate, algorithm.memory, algorithm.warm are missing"]),
