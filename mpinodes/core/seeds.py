@@ -129,12 +129,13 @@ class DrawsOfRuns:
 
     def __init__(self, runs: Sequence[Draws]) -> None:
         self._runs = runs
-        self._first, self._drawn, self._ahead = 0, ("", 0), np.empty((0, 0, 0))  # (rounds from `_first` on, runs, size)
+        self._first, self._drawn = 0, ("", 0)
+        self._ahead: list[NDArray[np.float64]] = []  # (runs, size) for each round from `_first` on
 
     def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
         """Return the first `size` random numbers of round t for every run, as an array (runs, size)."""
         if not 0 <= t - self._first < len(self._ahead) or (law, size) != self._drawn:
             self._first, self._drawn, rounds = t, (law, size), _rounds_ahead(size)
             numbers = np.concatenate([number for draws in self._runs for number in draws.several(law, t, rounds, size)])
-            self._ahead = numbers.reshape(len(self._runs), rounds, size).swapaxes(0, 1).copy()
+            self._ahead = [*numbers.reshape(len(self._runs), rounds, size).swapaxes(0, 1)]
         return self._ahead[t - self._first].copy()

@@ -547,7 +547,8 @@ class Releaser:
             )
         if leaks is not RELEASED and not isinstance(leaks, Leakage):
             raise ValueError(
-                f"message() stated leaks={leaks!r} in round {t}: expected RELEASED, UNKNOWN, Feedback(...) or Hidden(...)"
+                f"message() stated leaks={leaks!r} in round {t}: expected RELEASED, UNKNOWN, Feedback(...) or "
+                "Hidden(...)"
             )
         if self._rate and leaks is not RELEASED:
             raise BadInput(
