@@ -239,13 +239,19 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
     mistakes: dict[int, str] = {}
     with closing(Bar(f"{study.name}: composed", len(points), "run")) as bar:
         groups = _groups(points, 4 * planner.size)
-        for index, some in planner(partial(planned, runs=runs), [[points[k] for k in ks] for ks in groups]):
-            for k, plan in zip(groups[index], some or [DIED] * len(groups[index]), strict=True):
-                if isinstance(plan, PlannedRun):
-                    plans[k] = plan
-                else:
-                    mistakes[k] = plan
-            bar.show(len(plans) + len(mistakes), f"{len(mistakes)} failed" if mistakes else "")
+        while groups:
+            died: list[list[int]] = []  # runs whose process died while it planned several runs: each is planned alone
+            for index, some in planner(partial(planned, runs=runs), [[points[k] for k in ks] for ks in groups]):
+                if some is None and len(groups[index]) > 1:
+                    died += [[k] for k in groups[index]]
+                    continue
+                for k, plan in zip(groups[index], some or [DIED], strict=True):
+                    if isinstance(plan, PlannedRun):
+                        plans[k] = plan
+                    else:
+                        mistakes[k] = plan
+                bar.show(len(plans) + len(mistakes), f"{len(mistakes)} failed" if mistakes else "")
+            groups = died
     if mistakes:
         number = f"{len(mistakes)} of {len(points)} runs"
         lines = [f"{study.name}: {number} cannot be done, and none was started; correct them, or use study.exclude:"]

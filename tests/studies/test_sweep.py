@@ -171,6 +171,20 @@ def test_a_budget_is_no_reason_to_begin_anew(tmp_path):
         assert label["epsilon"] == set_up(asked_for(alone), None).experiment.privacy.epsilon
 
 
+def test_a_run_whose_planning_dies_is_named_alone(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import os\nfrom dataclasses import dataclass\nfrom mpinodes.algorithms.dola import DOLA\n__all__ = ['Mine']\n"
+        "@dataclass(frozen=True)\nclass Mine(DOLA):\n"
+        "    def __post_init__(self):\n        self.run.epsilon == 2 and os._exit(1)\n"
+    )
+    epsilons = ",".join(map(str, range(1, 33)))  # so many that a process plans several of them
+    done = by_command("algorithm.path=mine.py", f"privacy.epsilon={epsilons}", "output.dir=study", cwd=tmp_path)
+    assert done.code == 2, done.err
+    assert "1 of 32 runs cannot be done" in done.err
+    assert "its process died" in done.err
+    assert "privacy.epsilon=2\n" in done.err
+
+
 def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):
     words = [f"algorithm.path={DOOMED}", "algorithm.fate=die,raise,live", "seed=0,1", "output.dir=study"]
     done = by_command(*words, cwd=tmp_path)
