@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated
 
 from msgspec import Meta
@@ -11,13 +10,13 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, both_ways, titled
+from mpinodes.topology.base import Fixed, both_ways, titled
 
 __all__ = ["BarabasiAlbert"]
 
 
 @dataclass(frozen=True)
-class BarabasiAlbert(Periodic):
+class BarabasiAlbert(Fixed):
     """Draw a scale-free graph: begin with a star, and add the other agents one by one (Barabási and Albert 1999).
 
     Each new agent gets `attachments` edges, preferably to agents that already have many edges.
@@ -34,10 +33,9 @@ class BarabasiAlbert(Periodic):
         if self.attachments >= self.agents:
             raise BadInput(f"topology.attachments = {self.attachments}: must be below topology.agents = {self.agents}")
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         import networkx as nx
 
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
-        return (both_ways(frozenset(nx.barabasi_albert_graph(self.agents, self.attachments, seed=rng).edges)),)
+        return both_ways(frozenset(nx.barabasi_albert_graph(self.agents, self.attachments, seed=rng).edges))

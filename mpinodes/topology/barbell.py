@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
-from mpinodes.topology.base import Periodic, both_ways
+from mpinodes.topology.base import Fixed, both_ways
 
 __all__ = ["Barbell"]
 
 
 @dataclass(frozen=True)
-class Barbell(Periodic):
+class Barbell(Fixed):
     """Join two complete graphs of equal size by a path. Information spreads very slowly on this graph.
 
     Raises:
@@ -47,10 +46,9 @@ class Barbell(Periodic):
         half = (self.agents - self.between) // 2
         return f"barbell, {half} and {half}, {self.between} between"
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         import networkx as nx
 
         graph = nx.barbell_graph((self.agents - self.between) // 2, self.between)
-        return (both_ways(frozenset(graph.edges)),)
+        return both_ways(frozenset(graph.edges))

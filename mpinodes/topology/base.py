@@ -1,26 +1,25 @@
 """Provide base classes for topologies: graphs that repeat after a period, and graphs that are drawn at random.
 
 - `Periodic`: a graph that repeats after a period of rounds.
+- `Fixed`: a graph that is the same in every round, by the method `graph()`.
 - `EachRound`: a graph that is drawn anew in every round, by the method `draw(rng)`.
-- `Connected`: a random graph that stays the same for the whole run. Graphs are drawn until a drawn graph is connected.
+- `Connected`: a fixed random graph, by the method `draw(rng)`. Graphs are drawn until a drawn graph is connected.
 
 The fields of a topology class, except `seed`, are the keys `topology.<field>` of an experiment. To define a new
 topology, write a module like this example, which defines a star graph::
 
     from dataclasses import dataclass
-    from functools import cached_property
 
-    from mpinodes.topology.base import Periodic, both_ways
+    from mpinodes.topology.base import Fixed, both_ways
 
     __all__ = ["Star"]
 
     @dataclass(frozen=True)
-    class Star(Periodic):
+    class Star(Fixed):
         title = "star"
 
-        @cached_property
-        def phases(self):
-            return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
+        def graph(self):
+            return both_ways(frozenset((0, i) for i in range(1, self.agents)))
 """
 
 from __future__ import annotations
@@ -114,7 +113,20 @@ class Periodic(Topology):
         return Neighborhood(t, agent, inn[agent], out[agent])
 
 
-class Connected(Periodic):
+class Fixed(Periodic):
+    """Define a graph that is the same in every round. Subclasses define its edges by the method `graph`."""
+
+    @abstractmethod
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
+
+    @cached_property
+    def phases(self) -> tuple[Edges, ...]:
+        """Return a tuple with one set of edges, because the period has one round."""
+        return (self.graph(),)
+
+
+class Connected(Fixed):
     """Define a random graph that stays the same in all rounds.
 
     Graphs are drawn from the seed until a strongly connected graph is drawn, at most `ATTEMPTS` graphs.
@@ -133,9 +145,8 @@ class Connected(Periodic):
         what the user can change.
         """
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round.
+    def graph(self) -> Edges:
+        """Return the edges of every round.
 
         Raises:
             BadInput: `ATTEMPTS` graphs were drawn, and none of them is strongly connected.
@@ -144,7 +155,7 @@ class Connected(Periodic):
         for attempt in range(ATTEMPTS):
             sends = self.draw(draws.at(attempt))
             if unreached(sends) is None:
-                return (as_edges(sends),)
+                return as_edges(sends)
         key, hint = self.too_sparse
         raise BadInput(f"topology.{key}: none of {ATTEMPTS} random graphs of {self.agents} agents is connected; {hint}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import sqrt
 from typing import Annotated
 
@@ -13,13 +12,13 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import ATTEMPTS, Periodic, as_matrix, both_ways, titled
+from mpinodes.topology.base import ATTEMPTS, Fixed, as_matrix, both_ways, titled
 
 __all__ = ["Expander"]
 
 
 @dataclass(frozen=True)
-class Expander(Periodic):
+class Expander(Fixed):
     """Draw a random Ramanujan graph: an undirected graph with equal degrees d, on which information spreads fast.
 
     In a Ramanujan graph, the largest eigenvalue of the adjacency matrix is d, and all other eigenvalues have an
@@ -40,9 +39,8 @@ class Expander(Periodic):
             remedy = "for few agents use topology.name=complete"
             raise BadInput(f"topology.degree = {self.degree}: must be less than {limit}; {remedy}")
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round.
+    def graph(self) -> Edges:
+        """Return the edges of every round.
 
         Raises:
             BadInput: `ATTEMPTS` graphs were drawn, and none of them is a Ramanujan graph.
@@ -55,7 +53,7 @@ class Expander(Periodic):
             edges = both_ways(frozenset(graph.edges))
             eigenvalues = np.linalg.eigvalsh(as_matrix(self.agents, edges).astype(float))
             if max(-eigenvalues[0], eigenvalues[-2]) <= 2 * sqrt(self.degree - 1) + 1e-9:
-                return (edges,)
+                return edges
         raise BadInput(
             f"topology.degree = {self.degree}: none of {ATTEMPTS} random graphs was an expander; set another seed"
         )

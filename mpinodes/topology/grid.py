@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import both_ways
@@ -23,10 +22,9 @@ class Grid(Torus):
     kind = "grid"
     line = "path"
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         n, columns = self.agents, self.sides[1]
         across = {(j, j + 1) for j in range(n - 1) if (j + 1) % columns}
         down = {(j, j + columns) for j in range(n - columns)}
-        return (both_ways(frozenset(across | down)),)
+        return both_ways(frozenset(across | down))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
-from mpinodes.topology.base import Periodic
+from mpinodes.topology.base import Fixed
 
 __all__ = ["Hypercube"]
 
 
 @dataclass(frozen=True)
-class Hypercube(Periodic):
+class Hypercube(Fixed):
     """Join two agents if their numbers differ in exactly one binary digit.
 
     Raises:
@@ -31,8 +30,7 @@ class Hypercube(Periodic):
         """Return the name of the graph, with its dimension."""
         return f"hypercube of dimension {self.agents.bit_length() - 1}"
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         bits = range(self.agents.bit_length() - 1)
-        return (frozenset((j, j ^ 1 << k) for j in range(self.agents) for k in bits),)
+        return frozenset((j, j ^ 1 << k) for j in range(self.agents) for k in bits)

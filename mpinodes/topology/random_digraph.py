@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated
 
 from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import PROBABILITY, Periodic, as_edges, random_digraph, titled
+from mpinodes.topology.base import PROBABILITY, Fixed, as_edges, random_digraph, titled
 
 __all__ = ["RandomDigraph"]
 
 
 @dataclass(frozen=True)
-class RandomDigraph(Periodic):
+class RandomDigraph(Fixed):
     """Draw one digraph for all rounds: a directed ring of all agents in random order, and further random edges.
 
     Each edge outside the ring is in the graph with the probability `probability`.
@@ -26,8 +25,7 @@ class RandomDigraph(Periodic):
 
     title = titled("random digraph, p = {0.probability:g}")
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
-        return (as_edges(random_digraph(self.agents, self.probability, rng)),)
+        return as_edges(random_digraph(self.agents, self.probability, rng))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated
 
 from msgspec import Meta
 
 from mpinodes.core.parts import Edges
-from mpinodes.topology.base import Periodic, both_ways
+from mpinodes.topology.base import Fixed, both_ways
 
 __all__ = ["Ring"]
 
 
 @dataclass(frozen=True)
-class Ring(Periodic):
+class Ring(Fixed):
     """Join the agents in a ring: 0 - 1 - ... - (n − 1) - 0.
 
     If `directed` is true, agent i sends to agent i + 1 (modulo n) only. If `directed` is false, both agents of an edge
@@ -29,9 +28,8 @@ class Ring(Periodic):
         """Return the name of the graph: "ring" or "directed ring"."""
         return "directed ring" if self.directed else "ring"
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         n = self.agents
         onward = frozenset((j, (j + 1) % n) for j in range(n) if n > 1)
-        return (onward if self.directed else both_ways(onward),)
+        return onward if self.directed else both_ways(onward)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import isqrt
 from typing import Annotated, ClassVar, Literal
 
@@ -11,13 +10,13 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
-from mpinodes.topology.base import Periodic, both_ways, titled
+from mpinodes.topology.base import Fixed, both_ways, titled
 
 __all__ = ["Torus"]
 
 
 @dataclass(frozen=True)
-class Torus(Periodic):
+class Torus(Fixed):
     """Join each agent to its neighbors in its row and column of a grid that wraps around.
 
     Agent j is in row j // columns. In a row or column of two agents, the agents are joined by one edge. A row or column
@@ -53,11 +52,10 @@ class Torus(Periodic):
         rows = max(k for k in range(1, isqrt(n) + 1) if n % k == 0) if self.rows == "square" else self.rows
         return rows, n // rows
 
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """Return a tuple with one set of edges, because the graph is the same in every round."""
+    def graph(self) -> Edges:
+        """Return the edges of every round."""
         rows, columns = self.sides
         places = [divmod(j, columns) for j in range(self.agents)]
         across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(places)}
         down = {(j, (r + 1) % rows * columns + c) for j, (r, c) in enumerate(places)}
-        return (both_ways(frozenset((j, i) for j, i in across | down if j != i)),)
+        return both_ways(frozenset((j, i) for j, i in across | down if j != i))
