@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import PROBABILITY, Periodic, as_edges, random_digraph, titled
+from mpinodes.topology.base import Periodic, Probability, as_edges, random_digraph, titled
 
 __all__ = ["BConnected"]
 
@@ -23,7 +23,7 @@ class BConnected(Periodic):
     of a single round usually is not. The model is from Nedić and Olshevsky (2015).
     """
 
-    probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
+    probability: Probability = 0.5
     period: Annotated[int, Meta(ge=1, le=100_000, description="number of rounds among which the edges are divided")] = 4
 
     title = titled("random digraph spread over {0.period} rounds, p = {0.probability:g}")

@@ -27,9 +27,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Neighborhood
@@ -40,6 +41,8 @@ from mpinodes.topology.facts import unreached
 Neighbors = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # in- and out-neighbors, by agent
 ATTEMPTS = 20_000
 PROBABILITY = "probability of each edge outside the ring, if there is a ring; small-world: of moving an end of an edge"
+Probability = Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)]
+PositiveProbability = Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)]
 
 
 def as_matrix(agents: int, edges: Edges) -> Matrix:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log
-from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import PROBABILITY, Connected, erdos_renyi, titled
+from mpinodes.topology.base import Connected, PositiveProbability, erdos_renyi, titled
 
 __all__ = ["ErdosRenyi"]
 
@@ -22,7 +20,7 @@ class ErdosRenyi(Connected):
     Graphs are drawn until a drawn graph is connected; p is `probability`.
     """
 
-    probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
+    probability: PositiveProbability = 0.5
 
     title = titled("Erdős–Rényi graph, p = {0.probability:g}")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import PROBABILITY, EachRound, erdos_renyi, titled
+from mpinodes.topology.base import EachRound, PositiveProbability, erdos_renyi, titled
 
 __all__ = ["ErdosRenyiEachRound"]
 
@@ -21,7 +19,7 @@ class ErdosRenyiEachRound(EachRound):
     The graph of a round need not be connected; p is `probability`.
     """
 
-    probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
+    probability: PositiveProbability = 0.5
 
     title = titled("Erdős–Rényi graph drawn anew each round, p = {0.probability:g}")
 

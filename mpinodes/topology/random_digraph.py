@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import PROBABILITY, Fixed, as_edges, random_digraph, titled
+from mpinodes.topology.base import Fixed, Probability, as_edges, random_digraph, titled
 
 __all__ = ["RandomDigraph"]
 
@@ -21,7 +18,7 @@ class RandomDigraph(Fixed):
     Each edge outside the ring is in the graph with the probability `probability`.
     """
 
-    probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
+    probability: Probability = 0.5
 
     title = titled("random digraph, p = {0.probability:g}")
 

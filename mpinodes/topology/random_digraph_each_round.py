@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import PROBABILITY, EachRound, random_digraph, titled
+from mpinodes.topology.base import EachRound, Probability, random_digraph, titled
 
 __all__ = ["RandomDigraphEachRound"]
 
@@ -21,7 +19,7 @@ class RandomDigraphEachRound(EachRound):
     Each edge outside the ring is in the graph with the probability `probability`.
     """
 
-    probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
+    probability: Probability = 0.5
 
     title = titled("random digraph drawn anew each round, p = {0.probability:g}")
 

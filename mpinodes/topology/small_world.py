@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import PROBABILITY, Connected, as_matrix, both_ways, titled
+from mpinodes.topology.base import Connected, Probability, as_matrix, both_ways, titled
 
 __all__ = ["SmallWorld"]
 
@@ -29,7 +29,7 @@ class SmallWorld(Connected):
     neighbours: Annotated[
         int, Meta(ge=2, description="neighbors of an agent on the ring before edges are moved; an even number")
     ] = 4
-    probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.1
+    probability: Probability = 0.1
 
     title = titled("small world, k = {0.neighbours}, p = {0.probability:g}")
 
