@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -395,15 +395,12 @@ class LabelledStream(Stream):
 
         Index 0 is the agent's first sample.
         """
-        if agent not in self._newest:
-            self._newest.clear()
-            self._newest[agent] = self._order(agent)
-        return self._newest[agent]
+        return self._newest(agent)
 
     @cached_property
-    def _newest(self) -> dict[int, BatchOrder]:
-        """Return a cache for the latest `BatchOrder` that `samples` made, by agent."""
-        return {}
+    def _newest(self) -> Callable[[int], BatchOrder]:
+        """Return a function that maps an agent to its `BatchOrder`, and keeps the order of the latest agent."""
+        return lru_cache(maxsize=1)(self._order)
 
     def labelled(self) -> Mapping[str, Source]:
         """Return the training set and the test set, by the names "train" and "test".
