@@ -13,6 +13,7 @@ from mpinodes.data.source import Source, content
 
 IMAGES, LABELS = 0x803, 0x801  # magic numbers: bytes in three dimensions and in one dimension
 KINDS = {IMAGES: "images", LABELS: "labels"}
+PIXELS = 28 * 28  # of an image of MNIST
 UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
 
 
@@ -56,3 +57,15 @@ def read(images: Path, labels: Path) -> Source:
     upstream = UPSTREAM.get(images.name.removesuffix(".gz"))
     digits = targets[:, 0].astype(np.float64)
     return Source(digits, pixels.shape[1], lambda rows: pixels[rows] / 255, upstream, (images, labels))
+
+
+def read_mnist(images: Path, labels: Path) -> Source:
+    """Read two files as `read` does, and check that the images have 28 × 28 pixels.
+
+    Raises:
+        BadInput: see `read`; or the images do not have 28 × 28 pixels.
+    """
+    source = read(images, labels)
+    if source.dimension != PIXELS:
+        raise BadInput(f"{images}: each image has {source.dimension} pixels: expected {PIXELS}, as in MNIST")
+    return source

@@ -11,8 +11,6 @@ from mpinodes.streams.labelled import FileStream
 
 __all__ = ["MnistDigits"]
 
-PIXELS = 28 * 28
-
 
 @dataclass(frozen=True)
 class MnistDigits(FileStream):
@@ -31,10 +29,9 @@ class MnistDigits(FileStream):
         Raises:
             BadInput: a file is missing or malformed, its images do not have 28 × 28 pixels, or a label is above 9.
         """
-        train, test = (idx.read(*self.source_files[k : k + 2]) for k in (0, 2))
-        for source, images in ((train, self.source_files[0]), (test, self.source_files[2])):
-            if source.dimension != PIXELS:
-                raise BadInput(f"{images}: each image has {source.dimension} pixels: expected {PIXELS}, as in MNIST")
+        files = self.source_files
+        train, test = (idx.read_mnist(*files[k : k + 2]) for k in (0, 2))
+        for source, images in ((train, files[0]), (test, files[2])):
             if (largest := source.targets.max()) >= self.classes:
                 raise BadInput(f"{images}: the largest label is {largest:g}: expected labels from 0 to 9, as in MNIST")
         return train, test

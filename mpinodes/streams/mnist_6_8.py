@@ -11,13 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from mpinodes.core.errors import BadInput
 from mpinodes.data import Source, fetch, idx
 from mpinodes.streams.labelled import FileStream, Train, choose, split
 
 __all__ = ["Mnist"]
-
-PIXELS = 28 * 28
 
 
 @dataclass(frozen=True)
@@ -38,9 +35,6 @@ class Mnist(FileStream):
         Raises:
             BadInput: a file is missing or malformed, or its images do not have 28 × 28 pixels.
         """
-        images, labels = self.source_files
-        source = idx.read(images, labels)
-        if source.dimension != PIXELS:
-            raise BadInput(f"{images}: each image has {source.dimension} pixels: expected {PIXELS}, as in MNIST")
+        source = idx.read_mnist(*self.source_files)
         rows = np.flatnonzero(np.isin(source.targets, (6, 8)))
         return split(choose(source, rows, np.where(source.targets[rows] == 8, 1.0, -1.0)), self.train)
