@@ -27,7 +27,7 @@ from typing import Any
 from mpinodes.config import presets, registry
 from mpinodes.config.classes import as_words
 from mpinodes.config.requirements import shows_all
-from mpinodes.config.schema import Key, Problems, checked, decode, is_section, keys_of
+from mpinodes.config.schema import Problems, checked, decode, is_section, keys_of
 from mpinodes.core.asked import Request, Tree, flat, merge, nested
 from mpinodes.core.errors import BadInput, is_users, place_of
 from mpinodes.core.experiment import RETIRED, SECTIONS, DataKeys, Experiment, GraphFile, Problem, current, is_file
@@ -293,8 +293,7 @@ def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: in
     if stream:  # the data determine the loss
         parts["problem"] = _problem(tree.get("problem", {}), problems)
         is_free = "partition" not in registry.keys(registry.STREAMS, stream) and tree["data"]["partition"] == "shared"
-        fixed = keys_of(DataKeys)
-        data = _part(registry.STREAMS, stream, tree["data"], problems, ("partition",) * is_free, fixed)
+        data = _part(registry.STREAMS, stream, tree["data"], problems, ("partition",) * is_free)
         # A run that asks for sampling = "none", the default, has the same noise as a run that does not.
         kept = {key: value for key, value in data.items() if value is not None}
         parts["data"] = {key: value for key, value in kept.items() if key != "sampling" or value != "none"}
@@ -309,17 +308,11 @@ def _decode_fixed(tree: Tree, problems: Problems) -> Tree:
     return {key: value for key, value in decoded.items() if key in tree}
 
 
-def _part(
-    kind: registry.PartKind,
-    part: Any,
-    section: Tree,
-    problems: Problems,
-    others: Sequence[str] = (),
-    fixed: dict[str, Key] | None = None,
-) -> Tree:
+def _part(kind: registry.PartKind, part: Any, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Tree:
     """Return the keys of a section that choose a part, and the settings of this part, converted to their types.
 
-    The fields of the part's dataclass are its settings. A setting without a value gets its default.
+    The fields of the part's dataclass are its settings. A setting without a value gets its default. The section `data`
+    also has the keys of `DataKeys`, which are converted like settings.
 
     Args:
         kind: the kind of the part.
@@ -327,10 +320,9 @@ def _part(
         section: the section that chooses the part and has its settings.
         problems: the list to which a line for each mistake is added.
         others: further keys of the section, which are returned as they are.
-        fixed: further keys of the section, which are converted like settings.
     """
     choosers = (kind.chooser, kind.path, *others)
-    keys = registry.keys(kind, part) | (fixed or {})
+    keys = registry.keys(kind, part) | (keys_of(DataKeys) if kind is registry.STREAMS else {})
     named = {key: section[key] for key in choosers if key in section}
     return named | decode(section, keys, f"{kind.section}.", problems, choosers)
 
