@@ -56,20 +56,21 @@ def _word(part: type) -> str:
     name = part.__name__
     if not is_users(part):
         return part.__module__.rpartition(".")[2].replace("_", "-")
-    module, texts = sys.modules[part.__module__], {"": "from __future__ import annotations"}
+    module = sys.modules[part.__module__]
     if module.__spec__ and part.__module__ != "__main__":
-        texts[name] = f"from {part.__module__} import {name}"
+        sources = [f"from {part.__module__} import {name}"]
     else:
-        _define(name, vars(module) | {name: part}, texts)
-    text = "\n\n".join([*dict.fromkeys(texts.values()), f"__all__ = [{name!r}]\n"])
+        sources = [*_sources(name, vars(module) | {name: part}, set())]
+    distinct = dict.fromkeys(["from __future__ import annotations", *sources])  # a statement may define several names
+    text = "\n\n".join([*distinct, f"__all__ = [{name!r}]\n"])
     path = FOLDER / sha256(text.encode()).hexdigest()[:12] / f"{name}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     return str(path)
 
 
-def _define(name: str, scope: Mapping[str, Any], texts: dict[str, str]) -> None:
-    """Add the source of a statement that defines a global name, after the sources of all names that this one uses.
+def _sources(name: str, scope: Mapping[str, Any], known: set[str]) -> Iterator[str]:
+    """Yield the source of the statement that defines a global name, after the sources of all names that this one uses.
 
     `inspect.getsource` finds no class of a notebook, because the module of a notebook has no file. IPython keeps the
     texts of cells in the module linecache, without a time. A cell that was run again keeps its place there, so the
@@ -78,14 +79,14 @@ def _define(name: str, scope: Mapping[str, Any], texts: dict[str, str]) -> None:
     Args:
         name: the name.
         scope: the values of all global names.
-        texts: the sources by name.
+        known: the names whose sources are already yielded, or will be. The name, and all names that it uses, are added.
 
     Raises:
         BadInput: no cell has such a statement.
     """
+    known.add(name)
     cells = [file for file, entry in linecache.cache.items() if entry[1:2] == (None,)]
     flags = annotations.compiler_flag if scope.get("annotations") is annotations else 0
-    texts[name] = ""  # for functions that call each other
     for file in (*reversed(cells), scope.get("__file__", "")):
         lines = linecache.getlines(file)
         for node in ast.parse("".join(lines)).body:
@@ -98,10 +99,9 @@ def _define(name: str, scope: Mapping[str, Any], texts: dict[str, str]) -> None:
             exec(compile(ast.Module([node], []), file, "exec", flags, dont_inherit=True), again := {**scope})
             if _facts(again[name]) == _facts(scope[name]):
                 for used in _globals(table):
-                    if used in scope and used not in texts:
-                        _define(used, scope, texts)
-                del texts[name]
-                texts[name] = text
+                    if used in scope and used not in known:
+                        yield from _sources(used, scope, known)
+                yield text
                 return
     raise BadInput(f"{name}: no single statement of a cell defines the present value of this name: {REMEDY}")
 
