@@ -3,7 +3,7 @@
 The texts come from the code:
 
 - a key of a fixed section: the docstring of this section's class in `core.experiment`,
-- a setting of a part: the annotation of the field,
+- a setting of a part: the annotation of the field or, if the annotation has no text, the docstring of the class,
 - a part: the docstring of its module.
 
 Some texts are in this module, such as those about `problem.preset` and `topology.file`.
@@ -63,14 +63,28 @@ class Setting(NamedTuple):
         return f"{meaning}{choices}{f' (default: {self.default})' if self.default else ''}"
 
     @classmethod
-    def of_parts(cls, by_part: dict[str, Key]) -> Setting:
-        """Return the setting of some parts, with its meaning in the annotation; if meanings differ, they name parts."""
+    def of_parts(cls, name: str, by_part: dict[str, Key], classes: Mapping[str, type]) -> Setting:
+        """Return the setting `name` of some parts; if the parts give different meanings, the meanings name parts.
+
+        The meaning is in the annotation of the setting or, if the annotation has none, in the docstring of the part.
+        """
         owners: dict[str, list[str]] = {}
         for part, key in by_part.items():
             metas = getattr(key.type, "__metadata__", ())
-            owners.setdefault(next((meta.description for meta in metas if meta.description), ""), []).append(part)
+            annotated = next((meta.description for meta in metas if meta.description), "")
+            owners.setdefault(annotated or _meanings(classes[part]).get(name, ""), []).append(part)
         texts = [f"{', '.join(parts)}: {text}" * (len(owners) > 1) or text for text, parts in owners.items()]
         return cls("; ".join(texts), by_part)
+
+
+def _meanings(owner: type) -> dict[str, str]:
+    """Return the texts about the attributes of a class, from the docstrings of the class and its base classes."""
+    meanings = dict[str, str]()
+    for kind in reversed(owner.__mro__):
+        attributes = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
+        entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.M)
+        meanings |= {name: " ".join(text.split()) for name, text in entries}
+    return meanings
 
 
 def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -90,12 +104,11 @@ def settings(asked: Mapping[str, Any] | None = None) -> dict[str, Setting]:
     """
     texts: dict[str, Setting] = {}
     for section, struct in FIXED.items():
-        attributes = (inspect.getdoc(struct) or "").partition("Attributes:\n")[2]
-        meanings = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.M))
+        meanings = _meanings(struct)
         for name, key in keys_of(struct).items():
             dotted = f"{section}.{name}" if section else name
             if dotted not in SECTIONS:
-                texts[dotted] = Setting(" ".join(meanings[name].split()), {"": key})
+                texts[dotted] = Setting(meanings[name], {"": key})
     for kind in registry.KINDS:
         if kind is registry.METRICS:
             continue
@@ -118,7 +131,7 @@ def settings(asked: Mapping[str, Any] | None = None) -> dict[str, Setting]:
             for name, key in registry.keys(kind, part).items():
                 by_setting.setdefault(name, {})[part_name] = key
         for name, by_part in by_setting.items():
-            texts.setdefault(f"{kind.section}.{name}", Setting.of_parts(by_part))
+            texts.setdefault(f"{kind.section}.{name}", Setting.of_parts(name, by_part, parts))
     texts[presets.KEY] = Setting(
         "one problem for all algorithms, instead of their defaults of data, problem, step, privacy.clip, .scale and "
         f".adjacency: {', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains "
@@ -173,7 +186,8 @@ def explained_part(name: str) -> str | None:
         settings = registry.keys(kind, part)
         lines += ["", "keys:" if settings else "keys: none"]
         lines += [
-            f"  {kind.section}.{setting}: {Setting.of_parts({name: key}).text}" for setting, key in settings.items()
+            f"  {kind.section}.{setting}: {Setting.of_parts(setting, {name: key}, {name: part}).text}"
+            for setting, key in settings.items()
         ]
         if issubclass(part, (Algorithm, Stream)) and part.defaults:
             text = tomli_w.dumps(dict(part.defaults))

@@ -11,9 +11,7 @@ data. To do the same, set data.rows=all and data.scaling=maxima.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
-
-from msgspec import Meta
+from typing import ClassVar, Literal
 
 from mpinodes.data import Source, adult, fetch
 from mpinodes.streams.labelled import FileStream, joined, together
@@ -23,19 +21,16 @@ __all__ = ["Adult"]
 
 @dataclass(frozen=True)
 class Adult(FileStream):
-    """Provide UCI's Adult data, with labels for the income: above 50,000 dollars (+1) or not (−1)."""
+    """Provide UCI's Adult data, with labels for the income: above 50,000 dollars (+1) or not (−1).
 
-    rows: Annotated[
-        Literal["split", "all"],
-        Meta(description="data.name=adult: adult.data for training and adult.test for tests, or all rows for training"),
-    ] = "split"
-    scaling: Annotated[
-        Literal["public", "maxima"],
-        Meta(
-            description="numbers are divided by public constants, or, as in papers, by their maxima "
-            "in both files. The maxima reveal something about people in the data, so no privacy is proven then"
-        ),
-    ] = "public"
+    Attributes:
+        rows: data.name=adult: adult.data for training and adult.test for tests, or all rows for training
+        scaling: numbers are divided by public constants, or, as in papers, by their maxima in both files. The maxima
+            reveal something about people in the data, so no privacy is proven then
+    """
+
+    rows: Literal["split", "all"] = "split"
+    scaling: Literal["public", "maxima"] = "public"
 
     wanted: ClassVar = fetch.ADULT
     name: ClassVar[str] = "Adult"

@@ -76,78 +76,44 @@ class File(LabelledStream):
     """Provide the samples of a user's file.
 
     The settings state how targets are read, and which facts about the file are public.
+
+    Attributes:
+        file: data.name=file: a .npz (arrays features and targets), a .csv or .parquet (the last column is the target,
+            or data.target), or LIBSVM text. A name with {agent}, as part-{agent}.csv, stands for one file for each
+            agent: part-0.csv, part-1.csv, ...
+        targets: data.name=file: two labels (data.labels), any number of classes, or real numbers as targets
+        labels: data.name=file: the two possible labels, as [0, 1] or ["no", "yes"]; the first becomes -1, the second
+            +1, and another target is an error. For data.targets=classes: all possible classes. Empty: the labels that
+            occur in the file, ascending; nothing is proven then
+        bound: data.name=file: the largest possible |feature|, known without looking at the data. From this bound the
+            accountant bounds what a hidden state reveals. A larger feature is an error
+        norm: data.name=file: the largest possible norm of a sample, used like data.bound
+        columns: data.name=file: the number of features of a sample; another number in the file is an error. 0: as many
+            as the file has (in LIBSVM text the largest index); nothing is proven then
+        header: data.name=file, .csv: whether the first line contains names. inferred: it does if no entry is a number,
+            if the entries count the columns from 0, or if data.target is stated; nothing is proven then
+        target: data.name=file, .csv with names or .parquet: the name of the target's column. Empty: the last
+        scaling: scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. The interval from lower to
+            upper (a number, or one for each column) becomes [-1, 1]. Then every sample is scaled to the L2 norm `norm`.
+            State lower and upper, or norm, or all three. targets=[25, 346] scales real targets: this interval becomes
+            [-1, 1], and errors and predictions stay in the units of the file
+        facts: data.name=file: read: facts about the file were read from the data, so nothing is proven; a privacy
+            budget then sets the noise as if the facts were public. stated: you have checked that all facts in the
+            section data may be public
     """
 
-    file: Annotated[
-        str,
-        Meta(
-            description="data.name=file: a .npz (arrays features and targets), a .csv or .parquet (the last column is "
-            "the target, or data.target), or LIBSVM text. A name with {agent}, as part-{agent}.csv, stands for one "
-            "file for each agent: part-0.csv, part-1.csv, ..."
-        ),
-    ] = ""
-    targets: Annotated[
-        Literal["labels", "classes", "real"],
-        Meta(description="data.name=file: two labels (data.labels), any number of classes, or real numbers as targets"),
-    ] = "labels"
-    labels: Annotated[
-        tuple[bool | float | str, ...],
-        Meta(
-            description='data.name=file: the two possible labels, as [0, 1] or ["no", "yes"]; the first becomes -1, '
-            "the second +1, and another target is an error. For data.targets=classes: all possible classes. Empty: the "
-            "labels that occur in the file, ascending; nothing is proven then"
-        ),
-    ] = ()
+    file: str = ""
+    targets: Literal["labels", "classes", "real"] = "labels"
+    labels: tuple[bool | float | str, ...] = ()
     train: Train = 1.0
-    bound: Annotated[
-        Largest,
-        Meta(
-            description="data.name=file: the largest possible |feature|, known without looking at the data. From this "
-            "bound the accountant bounds what a hidden state reveals. A larger feature is an error"
-        ),
-    ] = "inf"
-    norm: Annotated[
-        Largest, Meta(description="data.name=file: the largest possible norm of a sample, used like data.bound")
-    ] = "inf"
-    columns: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="data.name=file: the number of features of a sample; another number in the file is an error. "
-            "0: as many as the file has (in LIBSVM text the largest index); nothing is proven then",
-        ),
-    ] = 0
-    header: Annotated[
-        bool | Literal["inferred"],
-        Meta(
-            description="data.name=file, .csv: whether the first line contains names. inferred: it does if no entry "
-            "is a number, if the entries count the columns from 0, or if data.target is stated; nothing is proven then"
-        ),
-    ] = "inferred"
-    target: Annotated[
-        str,
-        Meta(
-            description="data.name=file, .csv with names or .parquet: the name of the target's column. Empty: the last"
-        ),
-    ] = ""
+    bound: Largest = "inf"
+    norm: Largest = "inf"
+    columns: Annotated[int, Meta(ge=0)] = 0
+    header: bool | Literal["inferred"] = "inferred"
+    target: str = ""
 
-    scaling: Annotated[
-        Scaling | None,
-        Meta(
-            description="scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. "
-            "The interval from lower to upper (a number, or one for each column) becomes [-1, 1]. Then every sample is "
-            "scaled to the L2 norm `norm`. State lower and upper, or norm, or all three. targets=[25, 346] scales real "
-            "targets: this interval becomes [-1, 1], and errors and predictions stay in the units of the file"
-        ),
-    ] = None
-    facts: Annotated[
-        Literal["read", "stated"] | None,
-        Meta(
-            description="data.name=file: read: facts about the file were read from the data, so nothing is proven; a "
-            "privacy budget then sets the noise as if the facts were public. stated: you have checked that all facts "
-            "in the section data may be public"
-        ),
-    ] = None
+    scaling: Scaling | None = None
+    facts: Literal["read", "stated"] | None = None
 
     # One setting for all files: 4 agents, three files scaled to norm 1 (breast cancer, wine, digits), ε = 8 with
     # replaced samples: .9 of the way from the largest class to logistic regression without privacy.

@@ -34,11 +34,7 @@ from mpinodes.losses.clipping import row_norms, row_sizes
 
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
-Batch = Annotated[int, Meta(ge=1, description="number of samples that an agent uses in a round")]
-Batches = Annotated[
-    Annotated[int, Meta(ge=1)] | Literal["all"],
-    Meta(description="number of samples that an agent uses in a round; all: the loss of a round has all its samples"),
-]
+Batch = Annotated[int, Meta(ge=1)]
 Train = Annotated[
     float,
     Meta(
@@ -135,38 +131,32 @@ class LabelledStream(Stream):
     In each round, an agent uses the next `batch` samples of its share. If fewer than `batch` samples are left at the
     end of a pass over the share, the agent skips these samples. With `batch` = "all", the loss of every round has all
     samples of the agent, from which secret batches may be drawn (`data.sampling`).
+
+    Attributes:
+        batch: number of samples that an agent uses in a round; all: the loss of a round has all its samples
+        epochs: number of passes over the training samples
+        shuffle: draw a new order of the samples for every epoch, from the seed
+        partition: which agent has which samples. shared: every agent has all samples. even: shares of equal size.
+            uneven: shares of different sizes (data.sizes or data.concentration). by-label: shares of equal size, sorted
+            by label; which agent has which sample then depends on the labels, and nothing is proven. Default: shared if
+            the algorithm's agents share one loss, otherwise even
+        sizes: uneven: training samples of each agent; empty: drawn (data.concentration)
+        concentration: uneven: parameter of the Dirichlet law of the shares; large: nearly even
+        validation: share of the training samples that is held out; the run then has these samples as its test samples,
+            and never reads the true test samples. mpinodes tune sets this key
     """
 
     lengthens = ("epochs",)
     dealing = ("batch", "epochs", "shuffle", "partition", "sizes", "concentration")
 
-    batch: Batches = 1
-    epochs: Annotated[int, Meta(ge=1, description="number of passes over the training samples")] = 1
-    shuffle: Annotated[bool, Meta(description="draw a new order of the samples for every epoch, from the seed")] = True
-    partition: Annotated[
-        Partition,
-        Meta(
-            description="which agent has which samples. shared: every agent has all samples. even: shares of equal "
-            "size. uneven: shares of different sizes (data.sizes or data.concentration). by-label: shares of equal "
-            "size, sorted by label; which agent has which sample then depends on the labels, and nothing is proven. "
-            "Default: shared if the algorithm's agents share one loss, otherwise even"
-        ),
-    ] = "shared"
-    sizes: Annotated[
-        tuple[int, ...], Meta(description="uneven: training samples of each agent; empty: drawn (data.concentration)")
-    ] = ()
-    concentration: Annotated[
-        float,
-        Meta(gt=0, le=1e6, description="uneven: parameter of the Dirichlet law of the shares; large: nearly even"),
-    ] = 1.0
+    batch: Batch | Literal["all"] = 1
+    epochs: Annotated[int, Meta(ge=1)] = 1
+    shuffle: bool = True
+    partition: Partition = "shared"
+    sizes: tuple[int, ...] = ()
+    concentration: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
 
-    validation: Annotated[
-        Annotated[float, Meta(gt=0, lt=1)] | None,
-        Meta(
-            description="share of the training samples that is held out; the run then has these samples as its test "
-            "samples, and never reads the true test samples. mpinodes tune sets this key"
-        ),
-    ] = None
+    validation: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
     @property
     def keeps_order(self) -> bool:
@@ -423,12 +413,13 @@ class LabelledStream(Stream):
 
 @dataclass(frozen=True)
 class FileStream(LabelledStream):
-    """Provide a published data set from its files. Missing files are downloaded."""
+    """Provide a published data set from its files. Missing files are downloaded.
 
-    dir: Annotated[
-        str,
-        Meta(description="directory of the data set's files; missing files are downloaded. Empty: the user's cache"),
-    ] = ""
+    Attributes:
+        dir: directory of the data set's files; missing files are downloaded. Empty: the user's cache
+    """
+
+    dir: str = ""
 
     wanted: ClassVar[Sequence[Wanted]]
     drawn_from_seed = False

@@ -9,7 +9,7 @@ Optimization", section V. The paper states neither the dimension p nor the numbe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -17,19 +17,25 @@ from msgspec import Meta
 from mpinodes.core import Vector
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
-from mpinodes.streams.labelled import Batches, LabelledStream, in_memory
+from mpinodes.streams.labelled import Batch, LabelledStream, in_memory
 
 __all__ = ["Mean"]
 
 
 @dataclass(frozen=True)
 class Mean(LabelledStream):
-    """Provide points in the cube [−R, R]^p with truncated normal coordinates. The points have no targets."""
+    """Provide points in the cube [−R, R]^p with truncated normal coordinates. The points have no targets.
 
-    batch: Batches = "all"
-    points: Annotated[int, Meta(ge=1, le=10**8, description="points of each agent, if shares have equal size")] = 100
-    dimension: Annotated[int, Meta(ge=1, le=100_000, description="p, the number of coordinates of a point")] = 5
-    radius: Annotated[float, Meta(ge=1e-3, le=1e6, description="R: points lie in the cube [-R, R]^p")] = 5.0
+    Attributes:
+        points: points of each agent, if shares have equal size
+        dimension: p, the number of coordinates of a point
+        radius: R: points lie in the cube [-R, R]^p
+    """
+
+    batch: Batch | Literal["all"] = "all"
+    points: Annotated[int, Meta(ge=1, le=10**8)] = 100
+    dimension: Annotated[int, Meta(ge=1, le=100_000)] = 5
+    radius: Annotated[float, Meta(ge=1e-3, le=1e6)] = 5.0
 
     has_labels = False
     drawn_from_seed = True

@@ -43,15 +43,18 @@ class OLR(Stream):
     """Provide samples (a(t), b(t)) of a linear model with the parameter x̂, for any number of rounds t.
 
     All samples are drawn from the seed.
+
+    Attributes:
+        dimension: d, the number of coordinates of a decision
+        batch: number of samples that an agent uses in a round
+        variance: variance of the noise in the targets b(t)
+        partition: shared: all agents have the same samples; even: each agent has its own, of the same x̂
     """
 
-    dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, the number of coordinates of a decision")] = 21
+    dimension: Annotated[int, Meta(ge=1, le=1_000_000)] = 21
     batch: Batch = 1
-    variance: Annotated[float, Meta(ge=0, le=1e100, description="variance of the noise in the targets b(t)")] = 0.2
-    partition: Annotated[
-        Literal["shared", "even"],
-        Meta(description="shared: all agents have the same samples; even: each agent has its own, of the same x̂"),
-    ] = "shared"
+    variance: Annotated[float, Meta(ge=0, le=1e100)] = 0.2
+    partition: Literal["shared", "even"] = "shared"
 
     rounds: ClassVar[None] = None
     feature_bound: ClassVar[float] = 0.5

@@ -25,10 +25,15 @@ TEST_SAMPLES = 10_000
 
 @dataclass(frozen=True)
 class UnitBall(LabelledStream):
-    """Provide uniform points in the L2 unit ball, labelled ±1 by the side of a random hyperplane through 0."""
+    """Provide uniform points in the L2 unit ball, labelled ±1 by the side of a random hyperplane through 0.
 
-    dimension: Annotated[int, Meta(ge=1, le=100_000, description="d, the number of features of a sample")] = 10
-    total: Annotated[int, Meta(ge=1, le=10**9, description="training samples of all agents together")] = 100_000
+    Attributes:
+        dimension: d, the number of features of a sample
+        total: training samples of all agents together
+    """
+
+    dimension: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    total: Annotated[int, Meta(ge=1, le=10**9)] = 100_000
 
     name: ClassVar[str] = "synthetic unit ball"
     drawn_from_seed = True

@@ -21,10 +21,13 @@ class BConnected(Periodic):
 
     The union of the graphs of any `period` consecutive rounds is strongly connected. If `period` is above 1, the graph
     of a single round usually is not. The model is from Nedić and Olshevsky (2015).
+
+    Attributes:
+        period: number of rounds among which the edges are divided
     """
 
     probability: Probability = 0.5
-    period: Annotated[int, Meta(ge=1, le=100_000, description="number of rounds among which the edges are divided")] = 4
+    period: Annotated[int, Meta(ge=1, le=100_000)] = 4
 
     title = titled("random digraph spread over {0.period} rounds, p = {0.probability:g}")
 

@@ -21,11 +21,14 @@ class BarabasiAlbert(Fixed):
 
     Each new agent gets `attachments` edges, preferably to agents that already have many edges.
 
+    Attributes:
+        attachments: number of edges that each new agent adds
+
     Raises:
         BadInput: the number of agents is not above `attachments`.
     """
 
-    attachments: Annotated[int, Meta(ge=1, description="number of edges that each new agent adds")] = 2
+    attachments: Annotated[int, Meta(ge=1)] = 2
 
     title = titled("Barabási–Albert graph, m = {0.attachments}")
 

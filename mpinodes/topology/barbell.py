@@ -18,14 +18,14 @@ __all__ = ["Barbell"]
 class Barbell(Fixed):
     """Join two complete graphs of equal size by a path. Information spreads very slowly on this graph.
 
+    Attributes:
+        bridge: agents on the path between the halves; least: 0, or 1 if the number of agents is odd
+
     Raises:
         BadInput: the agents outside the path do not form two equal halves of at least two agents each.
     """
 
-    bridge: Annotated[
-        Annotated[int, Meta(ge=0)] | Literal["least"],
-        Meta(description="agents on the path between the halves; least: 0, or 1 if the number of agents is odd"),
-    ] = "least"
+    bridge: Annotated[int, Meta(ge=0)] | Literal["least"] = "least"
 
     def __post_init__(self) -> None:
         rest = self.agents - self.between

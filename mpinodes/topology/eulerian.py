@@ -20,9 +20,12 @@ class Eulerian(EachRound):
 
     The graph is a directed ring of all agents in random order, to which the cycles of `cycles` random permutations are
     added. A cycle is left out if its length is one, or if the graph already has an edge of the cycle.
+
+    Attributes:
+        cycles: random permutations whose cycles are added to the ring
     """
 
-    cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2
+    cycles: Annotated[int, Meta(ge=0)] = 2
 
     title = titled("Eulerian digraph drawn anew each round, {0.cycles} permutations")
 

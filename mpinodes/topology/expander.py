@@ -25,11 +25,14 @@ class Expander(Fixed):
     absolute value of at most 2 √(d − 1) (Lubotzky, Phillips and Sarnak 1988). Random graphs are drawn until one of them
     is a Ramanujan graph, at most `ATTEMPTS` graphs.
 
+    Attributes:
+        degree: number of neighbors of every agent
+
     Raises:
         BadInput: no graph with this number of agents has this degree at every agent.
     """
 
-    degree: Annotated[int, Meta(ge=3, description="number of neighbors of every agent")] = 4
+    degree: Annotated[int, Meta(ge=3)] = 4
 
     title = titled("expander, {0.degree} neighbours each")
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic
@@ -20,9 +17,12 @@ class Exponential(Periodic):
 
     If `one_peer` is true, agent j sends to only one of these agents in each round: first to j + 1, then to j + 2, and
     so on.
+
+    Attributes:
+        one_peer: send to one agent per round: in turn j + 1, j + 2, j + 4, ...
     """
 
-    one_peer: Annotated[bool, Meta(description="send to one agent per round: in turn j + 1, j + 2, j + 4, ...")] = False
+    one_peer: bool = False
 
     @property
     def title(self) -> str:

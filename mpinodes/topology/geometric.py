@@ -20,11 +20,12 @@ class Geometric(Connected):
     """Place agents at random in the unit square, and join any two agents at a distance below `radius` (Gilbert 1961).
 
     The places are drawn again until the graph is connected, at most `ATTEMPTS` times.
+
+    Attributes:
+        radius: agents in the unit square are joined if their distance is below this
     """
 
-    radius: Annotated[
-        float, Meta(gt=0, description="agents in the unit square are joined if their distance is below this")
-    ] = 0.5
+    radius: Annotated[float, Meta(gt=0)] = 0.5
 
     title = titled("random geometric graph, radius {0.radius:g}")
 

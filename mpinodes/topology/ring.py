@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Fixed, both_ways
@@ -19,9 +16,12 @@ class Ring(Fixed):
 
     If `directed` is true, agent i sends to agent i + 1 (modulo n) only. If `directed` is false, both agents of an edge
     send to each other. A single agent has no edge.
+
+    Attributes:
+        directed: let agent i receive from agent i − 1 only
     """
 
-    directed: Annotated[bool, Meta(description="let agent i receive from agent i − 1 only")] = False
+    directed: bool = False
 
     @property
     def title(self) -> str:

@@ -22,13 +22,14 @@ class SmallWorld(Connected):
     Each edge is moved with the probability `probability`. If the graph is then not connected, the moves are drawn
     again, for at most `ATTEMPTS` graphs.
 
+    Attributes:
+        neighbours: neighbors of an agent on the ring before edges are moved; an even number
+
     Raises:
         BadInput: `neighbours` is odd, or at least the number of agents.
     """
 
-    neighbours: Annotated[
-        int, Meta(ge=2, description="neighbors of an agent on the ring before edges are moved; an even number")
-    ] = 4
+    neighbours: Annotated[int, Meta(ge=2)] = 4
     probability: Probability = 0.1
 
     title = titled("small world, k = {0.neighbours}, p = {0.probability:g}")

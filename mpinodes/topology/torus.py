@@ -22,15 +22,15 @@ class Torus(Fixed):
     Agent j is in row j // columns. In a row or column of two agents, the agents are joined by one edge. A row or column
     of one agent has no edge.
 
+    Attributes:
+        rows: number of rows, a divisor of agents; square: as near to a square as possible
+
     Raises:
         BadInput: the number of agents is no multiple of `rows`; or `rows` is "square", and the number of agents is a
             prime above 3.
     """
 
-    rows: Annotated[
-        Annotated[int, Meta(ge=1)] | Literal["square"],
-        Meta(description="number of rows, a divisor of agents; square: as near to a square as possible"),
-    ] = "square"
+    rows: Annotated[int, Meta(ge=1)] | Literal["square"] = "square"
 
     kind: ClassVar[str] = "torus"
     line: ClassVar[str] = "ring"  # the name of the graph with one row
