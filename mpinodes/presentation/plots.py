@@ -78,10 +78,6 @@ class Drawn(Reader):
         mpinodes.core.errors.BadInput: the record is damaged, or has a layout that this version cannot read.
     """
 
-    def __init__(self, run: Path) -> None:
-        super().__init__(run)
-        self._directory = run
-
     @cached_property
     def agents(self) -> list[str]:
         """Return the names of the agents: those of the graph file, or "0", "1", ..."""
@@ -91,10 +87,7 @@ class Drawn(Reader):
     @cached_property
     def noise_free(self) -> NoiseFree | None:
         """Return the curves and results of the same run without noise; None if there is no noise_free.json."""
-        return NoiseFree.read(self._directory)
-
-    def __enter__(self) -> Drawn:
-        return self
+        return NoiseFree.read(self.path.parent)
 
     def __getitem__(self, name: str) -> Values:
         return Values(*self.read(name)[:2])
