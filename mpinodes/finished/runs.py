@@ -86,23 +86,11 @@ class FinishedRun:
         facts = [*columns(s.privacy.network), *tuning, *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
         for metric in s.metrics:
-            losses, value, name = s.losses_in_a_round(metric), s.value(metric.key), short(metric.key)
+            losses, value, name = s.losses_in_a_round(metric.variable), s.value(metric.key), short(metric.key)
             label, name = f"{metric.label}{', per loss' * (losses > 1)}", "metric_" * (name in taken) + name
             column = Column(label, metric.unit, name)
             cells.append((column, None if value is None else value / losses))
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
-
-    def losses(self, variable: str) -> int:
-        """Return the number of losses that a metric sums in one round: the number of agents, or 1.
-
-        The number of agents is returned if every agent has its own loss and the metric sums these losses. If the run
-        has no such metric, 1 is returned.
-
-        Args:
-            variable: the name of the metric in record.h5.
-        """
-        metrics = [metric for metric in self.summary.metrics if metric.variable == variable]
-        return self.summary.losses_in_a_round(metrics[0]) if metrics else 1
 
     @cached_property
     def results(self) -> dict[str, Any]:

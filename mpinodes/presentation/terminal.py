@@ -166,7 +166,7 @@ def _row(s: Summary, metric: ShownMetric, silent: WorthSummary | None) -> Row:
     remarks = [*filter(None, [compared(s, silent, key)])]
     if by_agent and None not in by_agent:
         remarks.append(f"agents {number(min(by_agent))} to {number(max(by_agent))}")
-    if value is not None and (losses := s.losses_in_a_round(metric)) > 1:
+    if value is not None and (losses := s.losses_in_a_round(variable)) > 1:
         remarks.append(f"{number(value / losses)} per loss")
     regret, certificate = s.value(variable), s.value("comparator.certificate")
     if "regret" in variable and isinstance(regret, float) and certificate is not None and abs(regret) <= certificate:

@@ -576,13 +576,17 @@ class Summary(WorthSummary, kw_only=True):
         """Return this summary as it would be read from summary.json: infinite numbers and nan become None."""
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
-    def losses_in_a_round(self, metric: ShownMetric) -> int:
+    def losses_in_a_round(self, variable: str) -> int:
         """Return over how many loss functions a metric sums in one round.
 
         The result is the number of agents if the metric sums over agents, and if every agent has its own loss function.
-        In all other cases, the result is 1.
+        In all other cases, and if the summary does not show the metric, the result is 1.
+
+        Args:
+            variable: the name of the metric in record.h5.
         """
-        sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
+        shown = [metric for metric in self.metrics if metric.variable == variable]
+        sums_agents = any(metric.sums_agents or variable in SUMS_AGENTS for metric in shown)
         return self.agents if sums_agents and self.decomposable else 1
 
 
