@@ -48,15 +48,9 @@ WORDS = {  # keys in the words of papers
 }  # fmt: skip
 
 
+# The curves against rounds, by file name: the first curve of each figure of a single run, and the proven ε.
 PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_round=False)
-
-
-def curves() -> dict[str, Curve]:
-    """Return the curves that a comparison draws against rounds, by file name.
-
-    The curves are the first curve of each figure of a single run, and the proven ε of the network.
-    """
-    return {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
+CURVES = {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
 
 
 class Plot(NamedTuple):
@@ -195,7 +189,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
         shares = [share for run in runs if (share := naive(run.summary.baselines, "accuracy").get("test")) is not None]
         guesses |= {group: 100 * float(np.mean(shares))} if shares else {}
     read = {id(run): _curves(run) for run in comparison.runs}
-    for name, curve in curves().items():
+    for name, curve in CURVES.items():
         lines = {}
         for group, runs in comparison.groups.items():
             if there := [read[id(run)][name] for run in runs if name in read[id(run)]]:
@@ -220,7 +214,7 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """
     read = {}
     with Drawn(run.place) as record:
-        for name, curve in curves().items():
+        for name, curve in CURVES.items():
             if curve.variable in record and "horizon" in record[curve.variable].dims:
                 t, named = curve.values(record)
                 over = ["agent"] if "agent" in named.dims else []
