@@ -49,12 +49,17 @@ class Values(NamedTuple):
     values: np.ndarray
 
     def reduced(self, combine: Callable[..., Any], over: Sequence[str]) -> Values:
-        """Return the array combined over the axes `over` by a function of NumPy, such as `np.nanmean`."""
-        rest = tuple(name for name in self.dims if name not in over)
-        if not over:
+        """Return the array combined over some axes by a function of NumPy, such as `np.nanmean`.
+
+        Args:
+            combine: the function.
+            over: the names of the axes. Axes that the array does not have are ignored.
+        """
+        axes = tuple(k for k, name in enumerate(self.dims) if name in over)
+        if not axes:
             return self
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all values may be nan
-            return Values(rest, combine(self.values, axis=tuple(self.dims.index(name) for name in over)))
+            return Values(tuple(name for name in self.dims if name not in over), combine(self.values, axis=axes))
 
     def last(self, along: str) -> Values:
         """Return the array at the last position of the axis `along`."""

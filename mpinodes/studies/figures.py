@@ -217,8 +217,7 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         for name, curve in CURVES.items():
             if curve.variable in record and "horizon" in record[curve.variable].dims:
                 t, named = curve.values(record)
-                over = ["agent"] if "agent" in named.dims else []
-                values = named.reduced(np.nanmean, over).values / run.summary.losses_in_a_round(curve.variable)
+                values = named.reduced(np.nanmean, ["agent"]).values / run.summary.losses_in_a_round(curve.variable)
                 # If the last privacy loss is infinite, draw no curve, as if nothing were proven.
                 if np.isfinite(values[-1:] if curve is PRIVACY else values).any():
                     read[name] = t, values
