@@ -199,11 +199,10 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     most = float(np.nanmax(everything))
     applicable = [bound for bound in summary.bounds if bound.applies and bound.of in curves]
     for bound, (colour, style) in zip(applicable, BOUNDS, strict=False):
-        values = data[bound.variable]
-        values = values / data["horizon"] if curves[bound.of].per_round else values
-        if not curves[bound.of].per_round or np.nanmax(values.last("horizon").values) <= most:
-            label = f"{bound.name}: {bounded(bound)}"
-            drawing.line(axes, data["horizon"].values, values, colour, ls=style, label=label)
+        curve = curves[bound.of]._replace(variable=bound.variable)
+        t, values = curve.values(data)
+        if not curve.per_round or np.nanmax(values.last("horizon").values) <= most:
+            drawing.line(axes, t, values, colour, ls=style, label=f"{bound.name}: {bounded(bound)}")
     drawing.log(axes, "x")
     if first.unit != "share":
         drawing.scale(axes, np.concatenate([everything, *(np.asarray(line.get_ydata(), float) for line in axes.lines)]))
