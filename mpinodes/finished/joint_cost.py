@@ -335,8 +335,7 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         classes = on_the_same_data(once)
         losses = [lost(c, delta) for c in classes]
         loss = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
-        pure = max(loss.pure for loss, _ in losses) if not any(np.isnan(loss.pure) for loss, _ in losses) else np.nan
-        loss = loss._replace(pure=pure)
+        loss = loss._replace(pure=float(np.max([loss.pure for loss, _ in losses])))  # nan if a pure loss is nan
         if len(classes) > 1:
             notes.append(f"The runs use {len(classes)} data sets with no sample in common, so the largest loss counts.")
         if any(len(c) > 1 and by_sample for c, (_, by_sample) in zip(classes, losses, strict=True)):
