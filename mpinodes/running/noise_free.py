@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
-from mpinodes.core import Metric, Setup
+from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import single_run, stored
 from mpinodes.core.messages import Diverged
@@ -72,8 +72,10 @@ def make(directory: Path) -> None:
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
         e = setup.experiment
-        runs = [setup if e.repeats == 1 else build(single_run(e, r)) for r in range(e.repeats)]
-        done = [_evaluated(*pair, setup.metrics) for pair in zip(runs, places(directory, e.repeats), strict=True)]
+        done = []
+        for r, place in enumerate(places(directory, e.repeats)):
+            run = setup if e.repeats == 1 else build(single_run(e, r))
+            done.append(_evaluated(dataclasses.replace(run, metrics=setup.metrics), place))
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
         raise BadInput(f"{directory}: without noise, the repeats end in different rounds, so no mean curve is defined")
@@ -82,21 +84,18 @@ def make(directory: Path) -> None:
     write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())
 
 
-def _evaluated(
-    setup: Setup, place: Path, metrics: tuple[type[Metric], ...]
-) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
+def _evaluated(setup: Setup, place: Path) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
     """Run an experiment without noise, and return its results.
 
     Args:
         setup: the set-up of the run without noise.
         place: the directory of the run with noise, whose record has the best fixed decisions.
-        metrics: the metrics of the run.
 
     Returns:
         Three values: the rounds at which curves are measured; the curves named in `CURVES`, such as the regret of the
         network; and the summary.
     """
-    evaluator = Evaluator(dataclasses.replace(setup, metrics=metrics))
+    evaluator = Evaluator(setup)
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
     # The best fixed decision in hindsight does not depend on the noise, so it is read from the run with noise.
