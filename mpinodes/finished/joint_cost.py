@@ -50,12 +50,6 @@ FIXED_BEFOREHAND = (
 class Finished(FinishedRun):
     """Hold a finished run and its privacy loss. If a job has repeats (with different seeds), each repeat is a run."""
 
-    @property
-    def job(self) -> str:
-        """Return the absolute path of the run directory. For a repeat, return the path of its parent directory."""
-        place = self.place.resolve()
-        return str(place.parent if place.name.startswith("repeat-") else place)
-
     @cached_property
     def experiment(self) -> Experiment:
         """Return the settings of the run from experiment.toml, which also has the values that mpinodes chose.
@@ -100,7 +94,7 @@ class Finished(FinishedRun):
         # The noise depends on the contents of the data files, so add the mark of these files to its name.
         return name if not (name := noise_of(file)) or e.noise.key is not None else (name, files_mark_of(file))
 
-    @cached_property
+    @property
     def cost(self) -> tuple[Hashable, Cost]:
         """Return an identifier of the order of the samples, and the privacy cost of every sample in the run.
 
@@ -133,7 +127,9 @@ class Finished(FinishedRun):
                 raise BadInput(
                     "the privacy loss of the data differs from summary.json: the data or the code changed after the run"
                 )
-            return same_things(setup, self.job), cost
+            place = self.place.resolve()
+            job = place.parent if place.name.startswith("repeat-") else place
+            return same_things(setup, str(job)), cost
         except (BadInput, OSError) as error:
             reason = error
         network, pure, rho = privacy.network, np.inf, np.inf
@@ -260,7 +256,7 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
     one-round or one-agent, rounds or agents take the place of samples.
 
     Args:
-        runs: runs that may have samples in common. The attribute `cost` of each run is deleted, to free memory.
+        runs: runs that may have samples in common.
         delta: the δ of the proven epsilon.
 
     Raises:
@@ -276,7 +272,6 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
         except ValueError as error:
             raise Unproven(f"{run.place}: {error}") from error
         by_things[things] = composed([by_things[things], cost]).settled() if things in by_things else cost
-        del run.__dict__["cost"]
     if len(by_things) > 1 and (because := UNMAPPED[runs[0].experiment.privacy.adjacency]):
         raise Unproven(because)
     cost = whole(list(by_things.values()))
