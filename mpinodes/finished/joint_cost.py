@@ -20,16 +20,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput, is_users
-from mpinodes.core.experiment import UNITS, Checkpoint, Deadline, Experiment, Record, Tuning
+from mpinodes.core.experiment import UNITS, Experiment, Tuning
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.runs import FinishedRun
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
@@ -44,6 +42,8 @@ FIXED_BEFOREHAND = (
     "The privacy loss is proven only if the settings of all runs were fixed before the first run. Choosing settings by "
     "the results of another run needs fully adaptive composition, which is not done here."
 )
+# Settings that do not change messages.
+NOT_IN_MESSAGES = {"name", "record", "deadline", "checkpoint", "output", "report"}
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,8 @@ def _same_run(first: Finished, other: Finished) -> bool:
     """
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
-    beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
-    beside |= {"output": None, "report": True}  # sections that do not change messages
-    if replace(first.experiment, **beside) != replace(there, **beside):
+    settings = [name for name in Experiment.__struct_fields__ if name not in NOT_IN_MESSAGES]
+    if any(getattr(first.experiment, name) != getattr(there, name) for name in settings):
         return False
     with Reader(first.place) as a, Reader(other.place) as b:
         pairs = ((a.read(name).values, b.read(name).values) for name in a.names if name in b)
