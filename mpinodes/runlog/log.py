@@ -207,8 +207,8 @@ class LogReader(_Opened):
         self.sizes: dict[str, int] = {}
         self.columns: dict[str, _Logged] = {}
         self.rounds = 0
-        self._starts: list[int] = []  # the first round of each frame, counted from 0
-        self._chunks: list[tuple[int, int]] = []  # the byte where each frame's numbers begin, and its number of rounds
+        # Of each frame: its first round, counted from 0, the byte where its numbers begin, and its number of rounds.
+        self._chunks: list[tuple[int, int, int]] = []
         self.place = Position(len(MARK), MARK)
         mark = os.read(self._fd, len(MARK))
         if mark != MARK:
@@ -246,8 +246,7 @@ class LogReader(_Opened):
             if whole[length:] != checksum:
                 raise self._damaged("a checksum is wrong")
             if rounds:
-                self._starts.append(self.rounds)
-                self._chunks.append((content_at, rounds))
+                self._chunks.append((self.rounds, content_at, rounds))
                 self.rounds += rounds
             else:
                 facts = msgspec.msgpack.decode(whole[:length])
@@ -270,9 +269,9 @@ class LogReader(_Opened):
         """
         of = self.columns[name]
         values = np.empty((max(0, last - first), *of.shape))
-        k = bisect_right(self._starts, first) - 1
+        k = bisect_right(self._chunks, first, key=lambda chunk: chunk[0]) - 1
         while first < last:
-            start, (at, rounds) = self._starts[k], self._chunks[k]
+            start, at, rounds = self._chunks[k]
             end = min(last, start + rounds)
             place = at + 8 * (rounds * of.before + (first - start) * of.size)
             piece = values[first - last : end - last or None]
