@@ -102,20 +102,6 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
             discard(place)
         return summary
 
-    def read_again(run: Setup, place: Path) -> Summary:
-        """Return the summary of a repeat that was complete before the run was resumed.
-
-        If the run has noise and all repeats use the same data, also add this repeat to `together`, the joint privacy
-        loss of all repeats.
-        """
-        summary = Summary.read(place)
-        if same_data:
-            accounting = Accounting(run)
-            events = Reader(place).events(run.layout)
-            accounting.close(events, np.array([summary.rounds]), lambda done, of: None)
-            accounting.publish(together, files_mark_of(place / "experiment.toml"))
-        return summary
-
     sources.keep(e, directory)
     if e.repeats == 1:
         return follow(setup, directory, Stopwatch(begun), checkpoint)
@@ -126,10 +112,15 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics, asked=setup.asked)
         place.mkdir(exist_ok=True)
         watch = Stopwatch(None if summaries else begun)
-        if r < done:
-            summaries.append(read_again(run, place))
-        else:
+        if r >= done:
             summaries.append(follow(run, place, watch, checkpoint if r == done else None))
+        else:  # this repeat was complete before the run was resumed
+            summaries.append(Summary.read(place))
+            if same_data:
+                accounting = Accounting(run)
+                horizons = np.array([summaries[r].rounds])
+                accounting.close(Reader(place).events(run.layout), horizons, lambda done, of: None)
+                accounting.publish(together, files_mark_of(place / "experiment.toml"))
         if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # a rerun of one repeat must not choose less noise
             single = replace(run.experiment, privacy=replace(run.experiment.privacy, budget=None))
             write_text(place / "experiment.toml", headed(dataclasses.replace(run, experiment=single)))
