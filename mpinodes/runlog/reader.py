@@ -41,7 +41,6 @@ class _Living:
     def __init__(self, path: Path) -> None:
         self._log = log = LogReader(path)
         self.attrs, self.rounds = log.attrs | {"version": VERSION}, log.rounds
-        self._sizes = log.sizes
         self.dims = {name: (name,) for name in ("round", *log.sizes)} | {n: of.dims for n, of in log.columns.items()}
         self.close = log.close
 
@@ -49,8 +48,8 @@ class _Living:
         some = range(self.rounds)[rounds]
         if name == "round":
             variable = Variable((name,), np.arange(some.start + 1, some.stop + 1))
-        elif name in self._sizes:
-            variable = Variable((name,), np.arange(self._sizes[name]))
+        elif name in self._log.sizes:
+            variable = Variable((name,), np.arange(self._log.sizes[name]))
         else:
             variable = self._log.read(name, some.start, some.stop)
         words = long_names.attributes(name, variable.label, variable.unit)
