@@ -39,11 +39,9 @@ def _without_one(argv: list[str]) -> int:
     from mpinodes.core.errors import BadInput
     from mpinodes.launch.launching import launcher
 
-    started = launcher()
-    asks = argv[:1] in (["--help"], ["-h"], ["--version"])
-    if asks and (started is None or started.rank == 0):
-        print(__version__ if argv[0] == "--version" else usage())
-    if asks:
+    if argv[:1] in (["--help"], ["-h"], ["--version"]):
+        if (started := launcher()) is None or started.rank == 0:
+            print(__version__ if argv[0] == "--version" else usage())
         return 0
     from mpinodes.config.schema import suggest
 
