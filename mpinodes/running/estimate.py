@@ -58,8 +58,7 @@ def require_room(setup: Setup) -> None:
     place = Path(output.dir if output else RUNS)
     try:
         place = place.absolute()
-        while not place.exists() and place != place.parent:
-            place = place.parent
+        place = next(path for path in (place, *place.parents) if path.exists())
         wanted, free = 2 * record_bytes(setup), shutil.disk_usage(place).free
     except OSError as error:  # for example a name that is too long, or a working directory that was removed
         raise BadInput(f"output.dir: {place}: {error.strerror}") from error
