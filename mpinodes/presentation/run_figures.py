@@ -228,27 +228,24 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
     kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first lines are wider, so that all lines are visible
     network, worst = ([_by("horizon", data[name + of], np.max) for name in kinds] for of in ("_network", ""))
+    everything = np.concatenate([*network, *worst])
+    if not (everything > 0).any():
+        return None
     drawn = {"Network": network, "Worst agent's share": worst}
     if np.array_equal(network, worst, equal_nan=True):
         drawn = {"Network and worst agent": network}
     figure, panels = drawing.panels(len(drawn))
-    everything = []
     for axes, (who, epsilons) in zip(panels, drawn.items(), strict=True):
         for epsilon, (words, colour, width) in zip(epsilons, kinds.values(), strict=True):
             last = float(epsilon[-1]) if np.isfinite(epsilon[-1]) else None
             label = f"{words}: {privacy_words.number(last, 'none' if words == 'claimed' else 'unproven')}"
             shown = np.where(epsilon > 0, epsilon, np.nan)
             axes.plot(t, shown, color=colour, lw=width, solid_capstyle="round", label=label)
-            everything.append(shown)
         unproven = "" if last is not None else ": nothing is proven"
         axes.set_title(f"{who}{unproven}", fontsize=9)
         axes.set(xlabel="rounds", ylabel=f"privacy loss ε ({summary.privacy.adjacency})")
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
-    known = np.concatenate(everything)
-    if np.isnan(known).all():
-        return None
-    for axes in panels:
-        drawing.scale(axes, known)
+        drawing.scale(axes, everything[everything > 0])
         drawing.log(axes, "x")
     figure.suptitle(f"Privacy loss: {summary.algorithm} on {summary.data}", fontsize=10)
     return figure
