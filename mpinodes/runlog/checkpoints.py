@@ -158,26 +158,25 @@ class Keeper:
 
     def forget_before(self, t: int) -> None:
         """Remove this participant's checkpoints of rounds before t."""
-        while self._kept and self._kept[0] < t:
-            self._forget(self._kept.pop(0))
+        self._forget([kept for kept in self._kept if kept < t])
 
     def keep_two(self) -> None:
         """Remove all checkpoints of this participant except the last two.
 
         Call this method only after all participants have written the files of the last checkpoint.
         """
-        while len(self._kept) > 2:
-            self._forget(self._kept.pop(0))
+        self._forget(self._kept[:-2])
         Path(self._draft).unlink(missing_ok=True)
 
     def forget_after(self, t: int) -> None:
         """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written."""
-        while self._kept and self._kept[-1] > t:
-            self._forget(self._kept.pop())
+        self._forget([kept for kept in self._kept if kept > t])
 
-    def _forget(self, t: int) -> None:
-        with suppress(OSError):
-            os.replace(self._path(t), self._draft)
+    def _forget(self, rounds: list[int]) -> None:
+        for t in rounds:
+            self._kept.remove(t)
+            with suppress(OSError):
+                os.replace(self._path(t), self._draft)
 
     def _path(self, t: int) -> str:
         return f"{self._folder}/{t}-{self._name}"
