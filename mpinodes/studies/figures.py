@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ class Plot(NamedTuple):
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
-    def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
+    def values(self, groups: Collection[tuple[Any, ...]]) -> np.ndarray:
         """Return the finite values that some lines show: means, ends of intervals, and accuracies in `guesses`.
 
         On a logarithmic axis, ends of intervals that are not positive are left out.
@@ -97,7 +97,6 @@ class Plot(NamedTuple):
         Args:
             groups: the lines, each identified by its values of the keys in `axes`.
         """
-        groups = list(groups)
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
         means, bands = np.concatenate([self.lines[g][1] for g in groups]), [self.band(g) for g in groups]
         ends = np.concatenate([end for band in bands for end in band])
