@@ -120,11 +120,10 @@ class Plots:
 
     def _drawn(self, name: str) -> Figure:
         from mpinodes.presentation import plots as drawing
-        from mpinodes.presentation.plots import Drawn
         from mpinodes.presentation.run_figures import drawers
 
         summary = Summary.read(self._result.directory)
-        with Drawn(self._result.directory) as data, drawing.style():
+        with drawing.Drawn(self._result.directory) as data, drawing.style():
             figure = drawers(summary)[name][1](data, summary)
         if figure is None:
             raise BadInput(f"{self._result.directory}: the run has no numbers for the figure {name}")
