@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -237,38 +237,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
         if not _are_distinct(values):
             raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice in the list; remove it once")
         axes.append(Axis("study.grid", key, tuple({key: value} for value in values)))
-    columns = dict(flat(study.get("zip", {})))
-    for key, values in columns.items():
-        _require_list(values, f"study.zip.{key}", key)
-    if len({len(values) for values in columns.values()}) > 1:
-        lengths = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
-        raise BadInput(f"study.zip: the lists must have equal lengths, but the lengths are {lengths}")
-    if columns:
-        distinct = [key for key, values in columns.items() if _are_distinct(values)]
-        if not distinct:
-            raise BadInput(
-                "study.zip: one list must have different values only, which name the runs; or use [[study.cases]]"
-            )
-        rows = zip(*columns.values(), strict=True)
-        axes.append(Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows)))
-    points = []
-    for case in _tables(study, "cases"):
-        name = "-".join(word_of(key, value) for key, value in case.items())
-        points.append(case if NAME in case else {NAME: name} | case)
-    names = [point[NAME] for point in points]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise BadInput(f"study.cases: two cases are called {twice[0]!r}; give them different names (name = ...)")
-    if points:
-        axes.append(Axis("study.cases", NAME, tuple(points)))
-    if seeds := study.get("seeds"):
-        if isinstance(seeds, int):
-            first = checked(tree.get(SEED, 0), int, SEED)
-            seeds = list(range(first, first + seeds))
-        elif SEED in tree:
-            raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one of the two keys out")
-        if not _are_distinct(seeds):
-            raise BadInput(f"study.seeds = {seeds!r}: expected the number of seeds, or a list of different seeds")
-        axes.append(Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds)))
+    axes += [*_zip(study), *_cases(study), *_seeds(study, tree)]
     table_of: dict[str, str] = {}
     for axis in axes:
         for key in sorted({key for point in axis.points for key in point}):
@@ -289,6 +258,36 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
+def _zip(study: Tree) -> Iterator[Axis]:
+    columns = dict(flat(study.get("zip", {})))
+    if not columns:
+        return
+    for key, values in columns.items():
+        _require_list(values, f"study.zip.{key}", key)
+    if len({len(values) for values in columns.values()}) > 1:
+        lengths = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
+        raise BadInput(f"study.zip: the lists must have equal lengths, but the lengths are {lengths}")
+    distinct = [key for key, values in columns.items() if _are_distinct(values)]
+    if not distinct:
+        raise BadInput(
+            "study.zip: one list must have different values only, which name the runs; or use [[study.cases]]"
+        )
+    rows = zip(*columns.values(), strict=True)
+    yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
+
+
+def _cases(study: Tree) -> Iterator[Axis]:
+    points = []
+    for case in _tables(study, "cases"):
+        name = "-".join(word_of(key, value) for key, value in case.items())
+        points.append(case if NAME in case else {NAME: name} | case)
+    names = [point[NAME] for point in points]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise BadInput(f"study.cases: two cases are called {twice[0]!r}; give them different names (name = ...)")
+    if points:
+        yield Axis("study.cases", NAME, tuple(points))
+
+
 def word_of(key: str, value: Any) -> str:
     """Return a short text for a setting, to be used in the name of a directory.
 
@@ -302,6 +301,20 @@ def word_of(key: str, value: Any) -> str:
     text = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
     clean = re.sub(r"[^\w.+-]+", "_", text).strip("_")
     return clean if isinstance(value, str) and not re.match(r"[\d.]", clean) else key.rpartition(".")[2] + clean
+
+
+def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
+    if "seeds" not in study:
+        return
+    seeds = study["seeds"]
+    if isinstance(seeds, int):
+        first = checked(tree.get(SEED, 0), int, SEED)
+        seeds = list(range(first, first + seeds))
+    elif SEED in tree:
+        raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one of the two keys out")
+    if not _are_distinct(seeds):
+        raise BadInput(f"study.seeds = {seeds!r}: expected the number of seeds, or a list of different seeds")
+    yield Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds))
 
 
 def _tables(study: Tree, key: str) -> list[dict[str, Any]]:
