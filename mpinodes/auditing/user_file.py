@@ -56,7 +56,7 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
         parameters = getattr(part, "__dataclass_params__", None)
         if kind is not registry.METRICS and not (parameters and parameters.frozen):
             where, right = f"{part.__name__} is not frozen", "put @dataclass(frozen=True) before it"
-            report.take("", [Fault("a part whose attributes can be changed", where, right)])
+            report.add(Fault("a part whose attributes can be changed", where, right))
         with report.exceptions(path):
             TESTS[kind.package](part, path, Path(folder), seed, report)
     return report

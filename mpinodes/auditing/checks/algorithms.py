@@ -58,9 +58,7 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
             runs.append(run)
     if not runs:
         reasons = "; ".join(report.notes[-2:])
-        report.take(
-            "", [Fault("no experiment fits the algorithm", reasons, "an algorithm must run on data from a file")]
-        )
+        report.add(Fault("no experiment fits the algorithm", reasons, "an algorithm must run on data from a file"))
         return
     for k, run in enumerate(runs):
         if report.faults and k > ENOUGH:

@@ -80,7 +80,11 @@ class Report:
             self.tested[name] = self.tested.get(name, 0) + times
         with self.exceptions(where):
             for fault in faults:
-                self._faults.setdefault(fault.name, []).append(fault)
+                self.add(fault)
+
+    def add(self, fault: Fault) -> None:
+        """Record one fault."""
+        self._faults.setdefault(fault.name, []).append(fault)
 
     @contextmanager
     def exceptions(self, where: str) -> Iterator[None]:
@@ -101,7 +105,7 @@ class Report:
             if "read-only" in str(error):
                 name = "inbox mutated"
                 right = "the inbox is read-only in every run: make new arrays, as inbox.mix() does"
-            self.take("", [Fault(name, f"{where}: {in_words(error)}".removeprefix(": "), right)])
+            self.add(Fault(name, f"{where}: {in_words(error)}".removeprefix(": "), right))
 
     @property
     def faults(self) -> list[Fault]:

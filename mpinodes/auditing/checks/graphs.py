@@ -103,10 +103,8 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
             continue
         report.take("rounds of graphs", edges_of(*pair), ROUNDS)
     if not report.tested.get("rounds of graphs"):
-        report.take(
-            "",
-            [Fault("no number of agents fits the topology", topology.__name__, "1 to 4, 6, 8, 9 and 16 were tried")],
-        )
+        right = "1 to 4, 6, 8, 9 and 16 were tried"
+        report.add(Fault("no number of agents fits the topology", topology.__name__, right))
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:

@@ -176,11 +176,9 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
         for key, values in first.items():
             if key in second and not np.array_equal(values, second[key], equal_nan=True):
                 where = f"{name}: {key} differs between two runs"
-                report.take("", [Fault("two values for equal inputs", where, "a metric must not draw random numbers")])
+                report.add(Fault("two values for equal inputs", where, "a metric must not draw random numbers"))
             if key in without and not np.array_equal(values, without[key], equal_nan=True):
                 where = f"{name}: {key} differs if the metric is recorded"
-                report.take(
-                    "", [Fault("a metric that changes the run", where, "a metric must not change its arguments")]
-                )
+                report.add(Fault("a metric that changes the run", where, "a metric must not change its arguments"))
         if metric.name in first and not np.isfinite(first[metric.name]).all():
-            report.take("", [Fault("a metric that is not finite", f"{name}: {metric.name}", "a metric must be finite")])
+            report.add(Fault("a metric that is not finite", f"{name}: {metric.name}", "a metric must be finite"))

@@ -143,7 +143,7 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
         where = f"__call__(), round {t}"
         if not (isinstance(steps[t], float) and 0 < steps[t] < np.inf):
             right = "a step is a float above 0, and finite"
-            report.take("", [Fault("an invalid step size", f"{where}: {steps[t]!r}", right)])
+            report.add(Fault("an invalid step size", f"{where}: {steps[t]!r}", right))
         if not image(schedule(t)) == image(equal(t)) == image(steps[t]):
             right = "a step depends on the round and on the settings alone"
-            report.take("", [Fault("a schedule that is not pure", f"{where}: a second call gives another step", right)])
+            report.add(Fault("a schedule that is not pure", f"{where}: a second call gives another step", right))
