@@ -151,9 +151,8 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield Fault("a loss that changes its arguments", where, "value and grad must not change their arguments")
             return
         if not np.array_equal(g, free.grad(x)) or np.shares_memory(g, x):
-            yield Fault(
-                "two values for equal inputs", f"grad at {where}", "grad must return a new vector, equal at every call"
-            )
+            right = "grad must return a new vector, equal at every call"
+            yield Fault("two values for equal inputs", f"grad at {where}", right)
             return
         step = 1e-6
         numeric = np.array([(free.value(x + e) - free.value(x - e)) / (2 * step) for e in step * np.eye(len(x))])

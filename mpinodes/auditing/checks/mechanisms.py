@@ -130,9 +130,8 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
     event, scales = events[0], np.array([e.scale for e in events])
     sensitivities = (L2, L2) if event.kind in RADIAL else (L1, L2)
     if (event.l1, event.l2) != sensitivities or [int(e.uses) for e in events] != list(range(RELEASES)):
-        yield Fault(
-            "an event that contradicts its query", f"{where}: {event}", "make the event by Event.of(query, kind, scale)"
-        )
+        right = "make the event by Event.of(query, kind, scale)"
+        yield Fault("an event that contradicts its query", f"{where}: {event}", right)
     if event.draws != 1 or min(event.rounding_l1, event.rounding_l2) < 0 or not 0 <= event.tv_distance <= 1:
         right = "draws must be 1, roundings >= 0, tv_distance in [0, 1]"
         yield Fault("impossible numbers in an event", f"{where}: {event}", right)

@@ -59,9 +59,8 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
         if np.linalg.norm(feasible.project(p) - p) > slack:
             yield Fault("a projection that moves its own result", where, "project() must not move a point of the set")
         if np.linalg.norm(feasible.project(middle) - middle) > slack:
-            yield Fault(
-                "a set that is not convex", where, "project() must not move the middle of two points of the set"
-            )
+            right = "project() must not move the middle of two points of the set"
+            yield Fault("a set that is not convex", where, right)
         if np.linalg.norm(p - q) > np.linalg.norm(x - y) + slack:
             yield Fault("a projection that expands", where, "two projections must not be further apart than the points")
         if ((np.array(inside) - p) @ (x - p)).max() > slack * (1 + np.linalg.norm(x - p)):
@@ -101,20 +100,17 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
                 yield Fault("blocks that depend on each other", where, right)
         thinned = np.where(coordinates % 2, p, 0.0)
         if feasible.solid and np.linalg.norm(feasible.project(thinned) - thinned) > slack:
-            yield Fault(
-                "a set that is not solid", where, "solid = True: setting coordinates to 0 must not leave the set"
-            )
+            right = "solid = True: setting coordinates to 0 must not leave the set"
+            yield Fault("a set that is not solid", where, right)
         for margin in {0.5 * feasible.inradius} if 0 < feasible.inradius < np.inf else ():
             beside = feasible.within(margin).project(x) + margin * x / np.linalg.norm(x)
             if np.linalg.norm(feasible.project(beside) - beside) > slack:
-                yield Fault(
-                    "a margin that is too small", where, "within(m) must keep a distance of m to the set's border"
-                )
+                right = "within(m) must keep a distance of m to the set's border"
+                yield Fault("a margin that is too small", where, right)
         is_outside = np.linalg.norm(x - p) > 1e-3 * feasible.radius
         if cones is not None and (not _holds(cones, p, 1e3 * slack) or (is_outside and _holds(cones, x, 0.0))):
-            yield Fault(
-                "constraints that do not fit", where, "cones() must hold for all points of the set, and for no others"
-            )
+            right = "cones() must hold for all points of the set, and for no others"
+            yield Fault("constraints that do not fit", where, right)
 
 
 def _holds(cones: Any, v: Vector, slack: Any) -> bool:
