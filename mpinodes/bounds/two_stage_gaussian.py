@@ -112,11 +112,8 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
     samples = np.float64(constants.terms(setup) * constants.sample_gradient(setup, reach))
     gradient = min(samples, constants.largest_gradient(setup)) + (regularizer * reach if regularizer else 0.0)
     t = np.arange(1, algorithm.gradient_rounds + 1)
-    if not e.private:
-        noise = np.zeros(len(t))
-    elif e.privacy.scale != "calibrated":
-        noise = np.full(len(t), e.privacy.scale / e.privacy.epsilon)
-    else:
+    noise = constants.noise_scales(setup, np.zeros(len(t)))  # of a run without noise, or with one scale for all rounds
+    if e.private and constants.calibrated(setup):
         noise = np.asarray(algorithm.noise(t) * ((t < len(t)) | (algorithm.handover == "noised")))
     return Constants(algorithm, gradient, reach, float(best @ best), noise)
 
