@@ -221,17 +221,16 @@ class Signed:
         if not self._hidden[t]:  # the message depends on released points alone: no earlier change is hidden any more
             self._inputs[:t] = self._unsaid[:] = 0.0
             return moved
-        size = np.abs(self._p[t])
-        point = _product(np.abs(self._made[:t] @ self._p[t]), self._inputs[:t]) + _combined(size, self._unsaid)
+        known = _product(np.abs(self._made[:t] @ self._p[t]), self._inputs[:t])
+        point = known + _weighted(np.abs(self._p[t])[:, None], self._unsaid).sum(axis=0)
         caught = self._slope[t] * point if self._slope[t] else np.zeros_like(point)
         self._inputs[t] = np.minimum(self._r[t], caught + np.where(self._used, self._offset[t], 0.0))
         self._made[:t] = self._made[:t] @ self._a[t].T
         self._made[t] = self._b[t]
-        self._unsaid = np.array([_combined(np.abs(row), self._unsaid) for row in self._a[t]])
+        self._unsaid = _weighted(np.abs(self._a[t])[..., None], self._unsaid).sum(axis=1)
         inputs, made = self._inputs[: t + 1], self._made[: t + 1]
-        return np.array(
-            [_product(np.abs(made @ row), inputs) + _combined(np.abs(row), self._unsaid) for row in self._c[t]]
-        )
+        known = np.array([_product(np.abs(made @ row), inputs) for row in self._c[t]])
+        return np.asarray(known + _weighted(np.abs(self._c[t])[..., None], self._unsaid).sum(axis=1))
 
     def add(self, t: int, used: Indices) -> None:
         """Record that message t is the first to depend on a loss function with samples of the groups `used`."""
@@ -293,20 +292,6 @@ def has_signs(events: Events) -> bool:
     The weights are the numbers in transition, gradient, point and reads.
     """
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
-
-
-def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return a weighted sum over the hidden parts of a state, for each group of samples; 0 times inf is taken as 0.
-
-    Args:
-        weights: (hidden parts,) the weight of each hidden part.
-        parts: (hidden parts, groups) the numbers to add.
-    """
-    total: Vector = np.zeros(parts.shape[1])
-    for weight, part in zip(weights, parts, strict=True):
-        if weight:
-            total = total + weight * part
-    return total
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
