@@ -232,13 +232,6 @@ class Signed:
         known = np.array([_product(np.abs(made @ row), inputs) for row in self._c[t]])
         return np.asarray(known + _weighted(np.abs(self._c[t])[..., None], self._unsaid).sum(axis=1))
 
-    def add(self, t: int, used: Indices) -> None:
-        """Record that message t is the first to depend on a loss function with samples of the groups `used`."""
-        if self._hidden[t]:
-            np.add.at(self._inputs[t], used, self._s[t])
-        elif len(used):
-            self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
-
     def step(self, t: int, used: Indices) -> Vector:
         """Return how far each vector of the next message moves in L2 norm if a group of samples changes.
 
@@ -255,7 +248,10 @@ class Signed:
         moved = self.older(t)
         for vector in range(len(moved)):
             np.add.at(moved[vector], used, self._l2[t, vector])
-        self.add(t, used)
+        if self._hidden[t]:
+            np.add.at(self._inputs[t], used, self._s[t])
+        else:
+            self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
         self._used[used] = True
         return moved
 
@@ -322,16 +318,17 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)
-    reply, group = Signed(events, 1), np.zeros(1, np.int64)
+    reply, uses = Signed(events, 1), events.uses
     reply._used[:] = True
+    reply._slope = np.where(reply._slope > 0, 1e300, 0.0)
     most = np.zeros((len(events), events.vectors))
     for t in range(len(events)):
-        reply._slope[t] = 1e300 if reply._slope[t] > 0 else 0.0
         most[t] = reply.older(t)[:, 0]
-        reply.add(t, group[: events.uses[t] if not events.is_hidden[t] else 0])
-        if events.is_hidden[t]:
+        if reply._hidden[t]:
             reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
-    return np.maximum(np.where(events.is_unknown, np.inf, 0.0)[:, None], most)
+        elif uses[t]:
+            reply._unsaid[:] = np.inf
+    return most
 
 
 class Ceilings:
