@@ -65,14 +65,13 @@ class Lanes:
         a, b, p, c, s, lipschitz, r, offset = map(events.leakage, NAMES)
         a, b, p, c = map(np.abs, (a, b, p, c))
         hidden = events.is_hidden  # false for unknown messages, to which the callers give the bound inf
-        self._offset = offset * hidden if offset.any() else None
-        self._a, self._p, self._r = a * hidden[..., None, None], p * hidden[..., None], r * hidden
+        self._a, self._p = a * hidden[..., None, None], p * hidden[..., None]
+        self._r, self._offset = r * hidden, offset * hidden
         self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # finite, so that the product with h = 0 is 0
         self.reads = c * hidden[..., None, None]
         # If a message without hidden parts is a use, nothing states how the use changes the hidden parts.
         self._new = np.where(hidden[..., None], _weighted(b, s[..., None]), np.inf)
         self._l2 = events.l2
-        self._is_message = c.shape[2:] == (1, 1) and bool((c[hidden] == 1).all())
 
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
@@ -100,9 +99,7 @@ class Lanes:
             np.add.at(new[:, part], (message, lane), own)
         a, b, p = (x[rounds][:, agent].transpose(0, *range(2, x.ndim), 1) for x in (self._a, self._b, self._p))
         slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
-        offset = np.zeros(cap.shape)
-        if self._offset is not None:
-            offset = np.where(before, self._offset[rounds][:, agent], 0.0)
+        offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
             """Return bounds on how far changed samples move the hidden state of agents, in two arrays.
@@ -124,11 +121,8 @@ class Lanes:
             older, last = followed(np.multiply)
             if not (np.isfinite(last).all() and np.isfinite(older).all()):
                 older, last = followed(_weighted)
-        if self._is_message:
-            moved = older[None, :, 0]
-        else:
-            reads = self.reads[rounds][:, agent].transpose(2, 0, 3, 1)
-            moved = np.asarray(_weighted(reads, older).sum(axis=2))
+        reads = self.reads[rounds][:, agent].transpose(2, 0, 3, 1)
+        moved = np.asarray(_weighted(reads, older).sum(axis=2))
         for vector, own in enumerate(self._l2[rounds][message, agent[lane]].T):
             np.add.at(moved[vector], (message, lane), own)
         return moved, last
