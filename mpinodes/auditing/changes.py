@@ -102,12 +102,10 @@ def adjacent(
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
-    if setup.experiment.privacy.adjacency == "zero-out":
-        yield from changes
-        return
-    every = ends(setup, losses(round), changes[0])
     yield from changes
-    yield from (every[STRIDE * (FEW * round + agent + k) % len(every)] for k in range(FEW))
+    if setup.experiment.privacy.adjacency != "zero-out":
+        every = ends(setup, losses(round), changes[0])
+        yield from (every[STRIDE * (FEW * round + agent + k) % len(every)] for k in range(FEW))
 
 
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:

@@ -230,10 +230,9 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
         which: (k,) the numbers of the pairs, which determine the seeds of the runs.
         seed: the seed of the audit.
     """
+    worlds, ratios = _worlds(setup, target), np.empty((len(which), 2))
     if np.isinf(target.size):
-        return np.empty((len(which), 2))
-    worlds = _worlds(setup, target)
-    ratios = np.empty((len(which), 2))
+        return ratios
     for k, pair in enumerate(which):
         for place, world in enumerate(worlds):
             fresh = fresh_seed(seed, pair, place)
