@@ -60,10 +60,8 @@ class Signals:
         return bool(self.asked)
 
     def __enter__(self) -> Signals:
-        try:
+        with suppress(ValueError):  # not the main thread: the program that runs it handles signals itself
             self._before = {number: signal.signal(number, self._handle) for number in self._numbers}
-        except ValueError:  # not the main thread: the program that runs it handles signals itself
-            self._before = {}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
