@@ -106,18 +106,17 @@ class AuditedRun:
         from mpinodes.auditing.small_experiments import RECORDED
         from mpinodes.core.asked import merge
 
-        asked: dict[str, Any] = {}
-        file, directory, error = self._folder / "own.toml", self._folder / "own", ""
+        asked: dict[str, Any] | None = None
+        file, directory = self._folder / "own.toml", self._folder / "own"
         if self._rank == self._logger:
             try:
                 asked = own_run(words, self._ranks if self._world else None)
                 once = merge(asked, RECORDED, {"output": {"dir": str(directory)}})
                 file.write_text(tomli_w.dumps(once), "utf-8")
-            except BadInput as problem:
-                error = str(problem)
+            except BadInput as error:
                 refuse(error)
-        asked, error = self._shared((asked, error))
-        if error:
+        asked = self._shared(asked)
+        if asked is None:
             return BAD_INPUT
         with threadpool_limits(1), np.errstate(all="ignore"):
             with contextlib.redirect_stdout(io.StringIO()):  # do not print the summary of the run
