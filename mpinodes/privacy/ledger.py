@@ -301,14 +301,7 @@ class Facts:
 
         The result is true if the noise of every message that may depend on data is Gaussian, and no batch is secret.
         """
-        return self.is_all(Kind.GAUSSIAN) and not self.is_sampled
-
-    def is_all(self, kind: Kind) -> bool:
-        """Return whether the noise of every message that may depend on data has the distribution `kind`.
-
-        The result is true if no message depends on data.
-        """
-        return self.kinds <= {kind}
+        return self.kinds <= {Kind.GAUSSIAN} and not self.is_sampled
 
 
 class Ledger(ABC):

@@ -403,7 +403,7 @@ class Recursive(Ledger):
           the result.
         - For all other noise, the result is that of `Saturated.envelope`.
         """
-        if not self.facts.is_all(Kind.LAPLACE):
+        if not self.facts.kinds <= {Kind.LAPLACE}:
             ceiling = Saturated(self._events, self._uses, self.facts)
             ceiling.follow(self._horizon)
             return ceiling.envelope()
