@@ -375,12 +375,9 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
-    read = [ledger.at(horizon) for ledger in ledgers]
-    most = max(len(pure) for pure, _ in read)
-    pure, rho = np.zeros((2, most))
-    for (own_pure, own_rho), count in zip(read, counts, strict=True):
-        pure[: len(own_pure)] += count * own_pure
-        rho[: len(own_rho)] += count * own_rho
+    costs = np.zeros((2, max(ledger.facts.groups for ledger in ledgers)))
+    for ledger, count in zip(ledgers, counts, strict=True):
+        costs[:, : ledger.facts.groups] += count * np.array(ledger.at(horizon))
     is_gaussian = all(ledger.facts.is_gdp for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
@@ -389,13 +386,13 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
         The curve of an agent that does not use a group is 0.
         """
         curves = np.zeros((len(group), len(ORDERS)))
-        for ledger, count, (own, _) in zip(ledgers, counts, read, strict=True):
-            here = group < len(own)
+        for ledger, count in zip(ledgers, counts, strict=True):
+            here = group < ledger.facts.groups
             curves[here] += count * ledger.rdp(group[here])
         return curves
 
     pairs = any(ledger.facts.are_pairs for ledger in ledgers)
-    loss = price_curves(pure, rho, rdp, is_gaussian, delta, pairs)
+    loss = price_curves(costs[0], costs[1], rdp, is_gaussian, delta, pairs)
     if tight and not is_gaussian and loss.epsilon > 0:
         from mpinodes.privacy.tight import compose
 
@@ -418,16 +415,14 @@ def price_apart(ledgers: Sequence[Ledger], horizon: int, delta: float) -> dict[L
         delta: δ of the proven ε.
     """
     some = [x for x in ledgers if x.facts.unknown_from >= horizon and not (x.facts.is_gdp or x.facts.are_pairs)]
-    read = [ledger.at(horizon) for ledger in some]
-    sizes = np.array([len(pure) for pure, _ in read])
-    costs = np.zeros((2, len(some), max(sizes, default=0)))
-    for k, own in enumerate(read):
-        costs[:, k, : sizes[k]] = own
+    costs = np.zeros((2, len(some), max((ledger.facts.groups for ledger in some), default=0)))
+    for k, ledger in enumerate(some):
+        costs[:, k, : ledger.facts.groups] = ledger.at(horizon)
 
     def rdp(agent: Indices, group: Indices) -> Vector:
         curves = np.zeros((len(agent), len(ORDERS)))  # the curve of an agent that does not use a group is 0
         for k in np.unique(agent):
-            here = (agent == k) & (group < sizes[k])
+            here = (agent == k) & (group < some[k].facts.groups)
             curves[here] = some[k].rdp(group[here])
         return curves
 
