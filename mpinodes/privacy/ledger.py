@@ -81,15 +81,6 @@ class Uses(NamedTuple):
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
-    def released(self, vectors: int) -> Uses:
-        """Return a pair (release, group of samples) for each pair (message, group) and each vector of the message.
-
-        Args:
-            vectors: the number of vectors in a message; each vector is one release.
-        """
-        release = self.message[:, None] * vectors + np.arange(vectors)
-        return Uses(release.ravel(), np.repeat(self.group, vectors))
-
     def distinct(self) -> tuple[Uses, Indices]:
         """Return the distinct pairs (message, group), and an array that says how many times each pair occurs."""
         pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
@@ -510,7 +501,8 @@ class Saturated(Ledger):
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
         once, times = uses.distinct()
-        message, group = once.released(events.vectors)
+        message = (once.message[:, None] * events.vectors + np.arange(events.vectors)).ravel()  # of each vector
+        group = np.repeat(once.group, events.vectors)
         hidden = ceilings(events, _most_used(uses, len(events))).ravel()
         first = (self._first + 1) * events.vectors - 1
         direct = np.repeat(times, events.vectors) * events.l2.ravel()[message]

@@ -106,7 +106,7 @@ class Clusters:
             block = slice(first, min(first + BLOCK, len(events)))
             here = slice(*np.searchsorted(message, (first, block.stop)))
             used = self._split(message[here] - first, agent[here], group[here], block.stop - first)
-            before = used.begun_before(block.stop - first)
+            before = np.concatenate([used.before[None], used.begun(block.stop - first)[:-1]])
             moved, self._change = lanes.follow(block, self._agent, self._change, used.message, used.cluster, before)
             self._cost += prices.costs(block, self._agent, moved, used, self._least_use)
             self._merge()

@@ -207,10 +207,6 @@ class Used(NamedTuple):
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
-    def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return, for each round and cluster of samples, whether a message before this round used the cluster."""
-        return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
-
 
 def columns(shifts: Shifts | None) -> int:
     """Return the number of columns of an array of privacy costs: pure ε, ρ of zCDP, and the columns of `shifts`."""
