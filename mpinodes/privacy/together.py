@@ -208,12 +208,10 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
     """
     own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
     groups, samples = accounted_groups(setup)(agent), setup.stream.samples(agent)
+    number = group = np.unique(np.fromiter((g for t in used for g in groups(t)), np.int64))
     if UNITS[setup.experiment.privacy.adjacency] != "sample":
-        group = np.unique(np.fromiter((g for t in used for g in groups(t)), np.int64))
         return group + own, group
-    if all(list(groups(t)) == list(samples(t)) for t in used):
-        number = group = np.unique(np.fromiter((k for t in used for k in samples(t)), np.int64))
-    else:
+    if any(list(groups(t)) != list(samples(t)) for t in used):
         carried: dict[int, list[int]] = {}
         for t in used:
             (place,) = groups(t)
