@@ -63,11 +63,11 @@ class Cost(NamedTuple):
         """Return the privacy loss at δ of the sample with the largest privacy loss; `UNPROVEN` if `unknown` is true."""
         if self.unknown:
             return UNPROVEN
-        return at_distance(
-            lambda part: price_curves(self.pure, self.rho, self.rdp, self.is_gaussian, part, self.pairs),
-            delta,
-            self.distance,
-        )
+
+        def loss_at(part: float) -> PrivacyLoss:
+            return price_curves(self.pure, self.rho, self.rdp, self.is_gaussian, part, self.pairs)
+
+        return at_distance(loss_at, delta, self.distance)
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
         """Return the same cost with the Rényi curves of all samples computed and stored.
@@ -90,15 +90,11 @@ class Cost(NamedTuple):
         """
         if not len(self.samples):
             return self
-        curve = self.rho.max() * ORDERS[None]
+        pure, rho = self.pure.max(keepdims=True), self.rho.max(keepdims=True)
+        curve = rho * ORDERS[None]
         if not self.is_gaussian:
             curve = np.max([self.rdp(at).max(axis=0) for at in _stretches(len(self.samples))], axis=0)[None]
-        return self._replace(
-            samples=np.zeros(1, np.int64),
-            pure=self.pure.max(keepdims=True),
-            rho=self.rho.max(keepdims=True),
-            rdp=lambda at: curve[at],
-        )
+        return self._replace(samples=np.zeros(1, np.int64), pure=pure, rho=rho, rdp=lambda at: curve[at])
 
 
 def _stretches(size: int) -> list[Indices]:
