@@ -169,11 +169,10 @@ class Replayed:
         for k in range(len(self._frames)):
             self._states.append(state)
             message = self._step.message(state)
-            self._arrivals.append(
-                Arrivals.of_round(recorded.setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
-            )
+            arrivals = Arrivals.of_round(recorded.setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
+            self._arrivals.append(arrivals)
             noised_before = released[k] if released else None
-            state = self._step.receive(state, self._arrivals[-1], self._own(state.here.t), noised_before)
+            state = self._step.receive(state, arrivals, self._own(state.here.t), noised_before)
             if noised := self._step.noised:
                 self._gradients.append((noised.released, noised.events))
                 message = self._queries()
@@ -299,9 +298,8 @@ class Replayed:
 
         The result is the gradients of this update, before noise. The new state is stored in `self._following`.
         """
-        self._following = self._step.receive(
-            self._states[t - 1], self._arrivals[t - 1], loss, self._gradients[t - 1][0]
-        )
+        released, _ = self._gradients[t - 1]
+        self._following = self._step.receive(self._states[t - 1], self._arrivals[t - 1], loss, released)
         return self._queries()
 
     def _inside(self, t: int, sample: Any) -> Queries:

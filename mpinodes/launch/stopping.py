@@ -81,10 +81,9 @@ class Signals:
         if self.run is None:
             return
         ends = self.are_recorded and number != signal.SIGUSR1
-        advice = (
-            f": all rounds are recorded; to write the summary and the page: mpinodes report {self.run}" if ends else ""
-        )
-        text = f"received {name}{advice}"
+        text = f"received {name}"
+        if ends:
+            text += f": all rounds are recorded; to write the summary and the page: mpinodes report {self.run}"
         # Open MPI's mpirun no longer prints the output of its ranks after a signal.
         with suppress(OSError), (self.run / "log.txt").open("a", encoding="utf-8", errors="replace") as log:
             log.write(text + "\n")
