@@ -36,7 +36,6 @@ The bound of Theorem 5 has two forms, which differ in Q:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import expm1, inf, log, log1p, sqrt
 
 import numpy as np
@@ -76,7 +75,9 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     )
     repeated = "" if setup.stream.rounds is None else "the proof needs i.i.d. losses, but the data are finite"
     theorems = []
-    for how, m in (_theorem_5 if push_sum else _theorem_3)(setup, weights).items():
+    lip, s, head, slope = _constants(setup)
+    for how, q in (_theorem_5 if push_sum else _theorem_3)(setup, weights, lip, s).items():
+        m = float(head + slope * np.sqrt(q))
         name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")
         theorems += [
             bound(name, "network_regret", m * root, broken),
@@ -85,11 +86,17 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     return theorems
 
 
-def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute the constant M of Theorem 3, which bounds the regret after T rounds by M√T.
+def _theorem_3(setup: Setup, weights: Weights, lip: float, s: float) -> dict[str, float]:
+    """Compute the term Q in the constant M of Theorem 3, which bounds the regret after T rounds by M√T.
 
-    There are three forms of M: by the formula that the paper prints, and by two corrected formulas. The keys of the
+    There are three forms of Q: by the formula that the paper prints, and by two corrected formulas. The keys of the
     result name these forms. The third form is inf if the columns of the weights do not sum to 1.
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
+        lip: the gradient bound L̂.
+        s: the noise scale σ.
     """
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
@@ -100,42 +107,39 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
         "checked": (1 - slow) / (theta**2 * slow),
         "checked, own mixing": max(1.0, weights.sums()[1]) if weights.sums_to_one(axis=0) else inf,
     }
-
-    def q(k: float) -> Callable[[float, float], float]:
-        return lambda lip, s: 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
-
-    return {how: _constant(setup, q(k)) for how, k in sums.items()}
+    return {how: 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k for how, k in sums.items()}
 
 
-def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute the constant M of Theorem 5, which bounds the regret after T rounds by M√T.
+def _theorem_5(setup: Setup, weights: Weights, lip: float, s: float) -> dict[str, float]:
+    """Compute the term Q in the constant M of Theorem 5, which bounds the regret after T rounds by M√T.
 
-    There are two forms of M: by the formula that the paper prints, and by the corrected formula. The keys of the result
+    There are two forms of Q: by the formula that the paper prints, and by the corrected formula. The keys of the result
     name these forms.
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
+        lip: the gradient bound L̂.
+        s: the noise scale σ.
     """
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     least = float(n) ** (-n * b)  # underflows to 0 for n = 64
     slow = -expm1(log1p(-least) / b) if n > 1 else 1.0  # 1 − λ
     gamma = weights.least_scale(setup.experiment.rounds)
-
-    def q(lip: float, s: float) -> float:
-        if n == 1:  # with one agent, z/w equals the mean of all z
-            return 0.0
-        if slow == 0:
-            return inf
+    q = 0.0  # with one agent, z/w equals the mean of all z
+    if n > 1 and slow == 0:
+        q = inf
+    elif n > 1:
         rate = np.float64(BETA / (gamma * slow))
-        return 8 * (n * rate * lip / (1 - slow)) ** 2 + 16 * n * d * (rate * s) ** 2
+        q = 8 * (n * rate * lip / (1 - slow)) ** 2 + 16 * n * d * (rate * s) ** 2
+    return {"as printed": q, "checked": n * n * q}
 
-    return {"as printed": _constant(setup, q), "checked": _constant(setup, lambda lip, s: n * n * q(lip, s))}
 
+def _constants(setup: Setup) -> tuple[float, float, float, float]:
+    """Return the numbers from which the constant M in the bound M√T on the regret after T rounds follows.
 
-def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
-    """Compute the constant M in the bound M√T on the regret after T rounds.
-
-    Args:
-        setup: the run.
-        q: a function that returns the term Q of the theorem, given a gradient bound L̂ and a noise scale σ.
+    They are the gradient bound L̂, the noise scale σ, and A and B with M = A + B√Q, where Q is the term of the theorem.
     """
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)
@@ -148,4 +152,4 @@ def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
     norms = min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(largest)), setup.stream.feature_norm
     smooth = constants.terms(setup) * setup.loss.sample_smoothness(*norms) + regularizer
     head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
-    return float(head + 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n) * np.sqrt(q(lip, s)))
+    return lip, s, head, 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n)
