@@ -247,7 +247,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
         drawing.scale(axes, everything[everything > 0])
         drawing.log(axes, "x")
-    figure.suptitle(f"Privacy loss: {summary.algorithm} on {summary.data}", fontsize=10)
+    figure.suptitle(textwrap.fill(f"Privacy loss: {summary.algorithm} on {summary.data}", 60), fontsize=10)
     return figure
 
 
@@ -295,7 +295,8 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
         shown = right.imshow(cells, vmin=0, cmap="viridis")
         right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
         figure.colorbar(shown, ax=right, shrink=0.8, label=label)
-    figure.suptitle(f"{summary.algorithm}, {summary.topology}: what one node learns of another", fontsize=10)
+    title = f"{summary.algorithm}, {summary.topology}: what one node learns of another"
+    figure.suptitle(textwrap.fill(title, 60), fontsize=10)
     return figure
 
 

@@ -60,6 +60,13 @@ def test_what_one_node_learns_of_another_is_drawn_also_if_agents_relay(run):
     summary = Summary.read(run)
     with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
         figure = figures.views(data, summary)
+    if figure is not None:
+        figure.draw_without_rendering()
+        title = figure.get_suptitle()
+        assert title.replace("\n", " ").endswith(": what one node learns of another")
+        box = next(text for text in figure.texts if text.get_text() == title).get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
     labels = [line.get_label() for axes in figure.axes for line in axes.lines] if figure else []
     assert ("from then on, given all before" in labels) == (summary.algorithm == "two-stage-gaussian"), labels
 
