@@ -28,9 +28,10 @@ LEAST_BAND = 0.02  # the least range of the agents, as a share of their mean, th
 MOST_NAMES = 25  # the most names of agents beside an axis of a figure
 LETTERS = 24  # a legend with a longer label has one column instead of two
 MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
-# No two curves of a figure have the same colour.
-BOUNDS: Any = ((CLAIM, "--"), ("#E69F00", ":"), ("#56B4E9", "-."), ("#7A4EAB", (0, (1, 3))))
-GUESS, BEST = "#E69F00", "#56B4E9"
+# No two curves of a figure have the same colour. Thin broken lines need a contrast of at least 3 to white: so these are
+# darker than the yellow and the light blue of Okabe and Ito.
+BOUNDS: Any = ((CLAIM, "--"), ("#B07A00", ":"), ("#7A4EAB", "-."), ("#8C510A", (0, (1, 3))))
+GUESS, BEST = "#B07A00", "#7A4EAB"
 
 Table = tuple[str, list[str], list[tuple[str, ...]]]  # "horizon" or "agent", the titles of columns, and rows of cells
 
@@ -292,7 +293,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
             axis.set_major_locator(MaxNLocator(MOST_NAMES, integer=True))
             axis.set_major_formatter(lambda agent, _: names[round(agent)] if 0 <= agent < len(names) else "")
         right.tick_params("x", rotation=90 if max(map(len, names)) > 2 else 0)
-        shown = right.imshow(cells, vmin=0, cmap="viridis")
+        shown = right.imshow(cells, vmin=0, cmap="viridis_r")  # large values differ most from a page, light or dark
         right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
         figure.colorbar(shown, ax=right, shrink=0.8, label=label)
     title = f"{summary.algorithm}, {summary.topology}: what one node learns of another"

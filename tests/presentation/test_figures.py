@@ -6,6 +6,7 @@ import json
 
 import matplotlib as mpl
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from mpinodes import report
@@ -69,6 +70,13 @@ def test_what_one_node_learns_of_another_is_drawn_also_if_agents_relay(run):
         assert box.x1 <= figure.bbox.width
     labels = [line.get_label() for axes in figure.axes for line in axes.lines] if figure else []
     assert ("from then on, given all before" in labels) == (summary.algorithm == "two-stage-gaussian"), labels
+
+
+def test_every_colour_of_a_curve_has_enough_contrast_to_paper():
+    for colour in {*(colour for colour, _ in (*figures.MARKERS, *figures.BOUNDS)), figures.GUESS, figures.BEST}:
+        parts = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+        luminance = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+        assert 1.05 / (luminance + 0.05) >= 3, colour  # of graphics, by the Web Content Accessibility Guidelines
 
 
 def test_no_legend_lies_on_a_curve(drawn):
