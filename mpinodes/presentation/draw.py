@@ -100,11 +100,14 @@ def _page(s: Summary, data: Drawn, experiment: str, figures: dict[str, tuple[Pat
 def _marked(experiment: str, asked: list[str]) -> list[tuple[str, bool]]:
     """Return the lines of experiment.toml, each with whether the user set its key.
 
-    If the user set all keys, as in a copy of another run's experiment.toml, no line is marked.
+    The lines of a list belong to the key of the list. If the user set all keys, as in a copy of another run's
+    experiment.toml, no line is marked.
     """
-    lines, section = list[tuple[str, str]](), ""
+    lines, section, key = list[tuple[str, str]](), "", ""
     for line in experiment.splitlines():
         section = f"{line.strip('[]')}." if line.startswith("[") else section
-        lines.append((line, f"{section}{line.partition(' = ')[0]}" if " = " in line else ""))
+        if not line.startswith((" ", "]")):  # else the line continues a list
+            key = f"{section}{line.partition(' = ')[0]}" if " = " in line else ""
+        lines.append((line, key))
     is_copy = {key for _, key in lines if key} <= {*asked}
     return [(line, key in asked and not is_copy) for line, key in lines]

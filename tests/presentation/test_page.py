@@ -11,7 +11,7 @@ import pytest
 
 import mpinodes
 from mpinodes import report
-from mpinodes.presentation import findings, run_warnings
+from mpinodes.presentation import draw, findings, run_warnings
 from mpinodes.presentation.terminal import text
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
@@ -142,6 +142,12 @@ def test_a_run_that_loses_to_its_start_says_so_on_terminal_and_page(run):
     assert f"({beside})" in text(summary, run)
     assert "<b>rounds = 8</b>" in page  # what the user set
     assert "<b>seed" not in page
+
+
+def test_all_lines_of_a_list_that_the_user_set_are_marked():
+    text = 'rounds = 8\n\n[data]\nlabels = [\n    "a = b",\n    "c",\n]\nsizes = []\nnorm = 1.0'
+    marked = [line for line, is_set in draw._marked(text, ["data.labels", "data.norm"]) if is_set]
+    assert marked == ["labels = [", '    "a = b",', '    "c",', "]", "norm = 1.0"]
 
 
 def test_majority_and_start_are_counted(tmp_path):
