@@ -444,6 +444,7 @@ def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_ax
     comparison = Comparison.of([study], None)
     inches = figures.WIDTHS.get(width, 0.0)
     plots = [plot for plot in figures._plots(comparison) if plot.lines]
+    assert [plot.y for plot in plots if "regret" in plot.y] == [comparison.columns[REGRET].label] * 2
     names = [f"a-{'very-' * k}long_name.of/a method" for k in range(8)]
     monkeypatch.setattr(Comparison, "points", lambda self, axis, points=Comparison.points: (
         points(self, axis) + names * (axis == "algorithm.name")
