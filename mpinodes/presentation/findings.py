@@ -32,7 +32,7 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
         best = (s.value("comparator.value") or 0.0) / s.rounds
         quiet = f" Without noise: {silent.value('network_regret_per_round'):.4g} more." if silent else ""
         more = f"{regret:.4g} more" if regret >= 0 else f"{-regret:.4g} less"
-        than = f"than the best fixed decision in hindsight, with {best:.4g}"
+        than = f"than the best fixed decision in hindsight, whose loss is {best:.4g}"
         sentences.append(f"Per round, the network lost {more} {than}.{quiet}")
     privacy, network = s.privacy, s.privacy.network
     if privacy.noise is None:
