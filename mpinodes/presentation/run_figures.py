@@ -293,7 +293,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
             axis.set_major_locator(MaxNLocator(MOST_NAMES, integer=True))
             axis.set_major_formatter(lambda agent, _: names[round(agent)] if 0 <= agent < len(names) else "")
         right.tick_params("x", rotation=90 if max(map(len, names)) > 2 else 0)
-        shown = right.imshow(cells, vmin=0, cmap="viridis_r")  # large values differ most from a page, light or dark
+        shown = right.imshow(cells, vmin=0, cmap="YlOrBr")  # large values differ most from a page, light or dark
         right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
         figure.colorbar(shown, ax=right, shrink=0.8, label=label)
     title = f"{summary.algorithm}, {summary.topology}: what one node learns of another"
