@@ -372,13 +372,18 @@ class File(LabelledStream):
             source = replace(source, targets=np.searchsorted(classes, source.targets).astype(float))
         if scaling := self.scaling:
             features = source.features
+            bounds = [np.asarray(bound) for bound in (scaling.lower, scaling.upper) if bound is not None]
             try:
+                if any(bound.shape not in ((), (source.dimension,)) for bound in bounds):
+                    raise ValueError("the number of bounds is not the number of columns")
                 scaling.scaled(features(np.arange(1)))
             except (ValueError, TypeError) as error:  # another number of columns, or sparse features
                 expected = (
                     f"dense features, and one number or {source.dimension} numbers for lower and for upper, expected"
                 )
                 raise BadInput(f"data.scaling: {expected}") from error
+            if not all(np.isfinite(bound).all() for bound in bounds) or (bounds and np.any(bounds[0] > bounds[1])):
+                raise BadInput("data.scaling: finite bounds expected, and no bound in lower above that in upper")
             targets = (source.targets - scaling.units[0]) / scaling.units[1]
             scaled = lambda rows: scaling.scaled(features(rows))  # noqa: E731
             source = replace(source, targets=targets, features=scaled, units=scaling.units)

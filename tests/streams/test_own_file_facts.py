@@ -191,7 +191,11 @@ def test_scaling_maps_bounds_to_one_and_then_the_norm(tmp_path):
     rows = normed._sources[0].features(np.arange(240))
     assert np.allclose(rows, 2 * expected / np.linalg.norm(expected, axis=1, keepdims=True))
     assert (normed.feature_norm, normed.feature_bound) == (2, 2)  # and not the bounds before the norm
-    for wrong, message in (("{lower=0}", "both lower and upper"), ("{lower=[0,1],upper=2}", "one number or 3 numbers")):
+    for wrong, message in (
+        ("{lower=0}", "both lower and upper"), ("{lower=[0,1],upper=2}", "one number or 3 numbers"),
+        ("{lower=[0],upper=2}", "one number or 3 numbers"), ("{lower=[0,5,0],upper=[9,4,9]}", "no bound in lower"),
+        ("{lower=[0,nan,0],upper=9}", "finite bounds expected"), ("{lower=0,upper=inf}", "finite bounds expected"),
+    ):  # fmt: skip
         with pytest.raises(BadInput, match=message):
             setup_of(f"{base} data.scaling={wrong}")
 
