@@ -35,7 +35,8 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
     Raises:
         BadInput: the files cannot be used; the message says what to do.
     """
-    settings, line = registry.find(registry.STREAMS, "file").initial(_common_name(files), asked.get("data", {}))
+    name, number = _common_name(files), len(files) if len(files) > 1 else 0
+    settings, line = registry.find(registry.STREAMS, "file").initial(name, asked.get("data", {}), number)
     tree = overridden(merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}), asked)
     compose(tree, None)
     comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count, takewhile
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -170,25 +171,29 @@ class File(LabelledStream):
         return {"data": data, "problem": {"loss": facts.LOSSES.get(targets, "logistic")}}
 
     @classmethod
-    def initial(cls, file: str, settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    def initial(cls, file: str, settings: Mapping[str, Any], agents: int = 0) -> tuple[Mapping[str, Any], str]:
         """Return the settings of a first experiment on a file or on the agents' files, and a line on the samples.
 
         Args:
             file: the file; a name with {agent} stands for the files of all agents.
             settings: the keys of the section `data` that the user sets.
+            agents: the number of the agents' files; 0 stands for all files that are numbered from 0 without a gap.
 
         Raises:
             BadInput: a file is missing or malformed.
         """
-        if not (paths := files_of(Path(file).expanduser())):
-            raise BadInput(f"{file}: there is no such file")
+        numbers = range(1) if AGENT not in file else range(agents) if agents else count()
+        names = (Path(file.replace(AGENT, str(number))).expanduser() for number in numbers)
+        paths = list(takewhile(Path.is_file, names))
+        if len(paths) < max(1, agents):
+            raise BadInput(f"{file.replace(AGENT, str(len(paths)))}: there is no such file")
         about = facts.read(paths, str(settings.get("target", "")), settings.get("header"))
         if about.twice:
             raise BadInput(f"{file}: several columns have the name {about.twice[0]!r}: give each a name of its own")
-        agents = {"topology": {"agents": len(paths)}} if AGENT in file else {}
+        graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
         data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
         problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
-        return cls.method | agents | {"data": data, "problem": problem}, f"{file}: {about.line}"
+        return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}"
 
     @classmethod
     def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:

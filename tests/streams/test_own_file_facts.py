@@ -134,7 +134,7 @@ def test_init_takes_an_algorithm_of_ones_own_in_place_of_the_default(tmp_path, c
     assert "name" not in tomllib.loads(out.read_text())["algorithm"]
 
 
-def test_init_takes_the_files_of_agents(tmp_path):
+def test_init_takes_the_files_of_agents(tmp_path, capsys):
     files = [str(write(tmp_path / f"part-{i}.csv", rows=slice(80 * i, 80 * i + 60 + i))) for i in range(3)]
     out = tmp_path / "e.toml"
     assert init([*files, "--output", str(out)]) == 0
@@ -150,6 +150,15 @@ def test_init_takes_the_files_of_agents(tmp_path):
                 assert owner[np.abs(scaling - x).sum(axis=1).argmin()] == agent
     assert sum(len(stream.held_by(agent)) for agent in range(3)) == 36
     assert init([files[0], files[2], "--output", str(tmp_path / "f.toml")]) == 2
+    (tmp_path / "part-other.csv").write_text("a,y\n1e6,1\n2e6,2\n")  # a file without a number is no file of an agent
+    assert init([str(tmp_path / "part-{agent}.csv"), "--output", str(tmp_path / "g.toml")]) == 0
+    assert (tmp_path / "g.toml").read_text() == out.read_text()
+    capsys.readouterr()
+    assert init([*files[:2], "--output", str(tmp_path / "h.toml")]) == 0  # and a file that is not named is not read
+    assert ": 121 samples" in capsys.readouterr().out
+    assert tomllib.loads((tmp_path / "h.toml").read_text())["topology"]["agents"] == 2
+    assert init([*files, str(tmp_path / "part-3.csv"), "--output", str(tmp_path / "i.toml")]) == 2
+    assert "part-3.csv: there is no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
