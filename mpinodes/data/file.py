@@ -86,7 +86,8 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     if not 0.1 <= np.median(norm) <= norm.max() <= 1 + 1e-9:
         facts["scaling"] = {"norm": 1.0}
         if is_dense:
-            facts["scaling"] = {"lower": _rounded(low, np.floor), "upper": _rounded(high, np.ceil), "norm": 1.0}
+            lower, upper = np.where(low == high, (-abs(low), abs(high)), (low, high))  # so that ones stay ones
+            facts["scaling"] = {"lower": _rounded(lower, np.floor), "upper": _rounded(upper, np.ceil), "norm": 1.0}
     if how.kind == "real":
         numbers = np.array([number_of(str(target)) for target in targets])
         if not 0.1 <= abs(numbers).max() <= 1:
@@ -116,5 +117,6 @@ def read_targets(targets: Sequence[Any]) -> Targets:
 
 def _rounded(bounds: Any, outward: Any) -> list[float]:
     """Return bounds with `DIGITS` significant digits, rounded by `outward`: np.floor or np.ceil."""
-    unit = 10.0 ** (np.floor(np.log10(np.maximum(abs(bounds), 1e-300))) + 1 - DIGITS)
-    return [float(f"{value:.{DIGITS}g}") for value in outward(bounds / unit) * unit]
+    with np.errstate(invalid="ignore"):  # an entry that is not finite is reported when the file is read again
+        unit = 10.0 ** (np.floor(np.log10(np.maximum(abs(bounds), 1e-300))) + 1 - DIGITS)
+        return [float(f"{value:.{DIGITS}g}") for value in outward(bounds / unit) * unit]

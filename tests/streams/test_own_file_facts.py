@@ -103,6 +103,13 @@ def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
     assert (data["facts"], data["header"], data["columns"]) == ("read", bool(top), 3)
 
 
+def test_init_keeps_a_column_of_ones(tmp_path):
+    (tmp_path / "some.csv").write_text("a,one,minus,zero,y\n30,1,-2,0,no\n30,1,-2,0,yes\n90,1,-2,0,yes\n")
+    assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
+    rows = compose(parse(str(tmp_path / "e.toml"), []), None).stream._sources[0].features(np.arange(2))
+    assert np.allclose(rows[:, 1:] * np.sqrt(3), [1, -1, 0])
+
+
 def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_path):
     targets = FEATURES @ [3.0, -2.0, 1.0] + RNG.normal(0, 30, 240)
     file, out = write(tmp_path / "some.csv", targets), tmp_path / "e.toml"
@@ -167,6 +174,7 @@ def test_init_takes_the_files_of_agents(tmp_path, capsys):
         ("a,b,y\n1,2,no\n2,3,no\n", [], "some.csv: all targets are 'no': two different labels or more expected"),
         ("a,b,y\n1,,no\n2,3,yes\n", [], "line 2, column 2: '' is not a finite number; fill in missing values by"),
         ("a,b,y\n1,NA,no\n2,3,yes\n", [], "line 2, column 2: 'NA' is not a finite number; fill in missing values by"),
+        ("a,b,y\n1,inf,no\n2,3,yes\n", [], "line 2, column 2: 'inf' is not a finite number"),
         ("a,b,y\n1,2,no\n2,3,\n3,4,yes\n", [], "line 3, column 3: label '' is neither 'no' nor 'yes'"),
         ("a,a,y\n1,2,no\n2,3,yes\n", [], "some.csv: several columns have the name 'a': give each a name of its own"),
         ("a,b,y\n1,2,no\n2,3,yes\n", ["--output", "none/x"], "--output none/x: the folder does not exist"),
