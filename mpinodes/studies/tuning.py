@@ -29,6 +29,7 @@ from mpinodes.core.experiment import Noise, Tuning
 from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
+from mpinodes.data.source import listed
 from mpinodes.evaluation.gathered import Labelled
 from mpinodes.finished.runs import RUNS, summary_of
 from mpinodes.presentation.findings import marks
@@ -148,6 +149,12 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     pairs = product(trial.stream.source_files, setup.stream.source_files) if mode == "public" else ()
     if any(filecmp.cmp(*pair, shallow=False) for pair in pairs):
         raise BadInput(f"--public {public}: this is a file of the private data: use --private or --accounted")
+    if mode == "public":
+        streams = (trial.stream, setup.stream)
+        there, own = ((stream.labelled() or stream.real_valued())["train"].columns for stream in streams)
+        if there and own and there != own:
+            order = f"the columns are {listed(there)}, but {listed(own)} in the private data"
+            raise BadInput(f"--public {public}: {order}: give both files the same columns in the same order")
     cases = [nested(settings) | {"name": f"trial-{k}"} for k, settings in enumerate(chosen)]
     fixed = {key: value for key, value in flat(base) if key not in {key for case in chosen for key in case}}
     tree = merge(nested(fixed), common, {"comparator": False})

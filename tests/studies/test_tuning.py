@@ -143,6 +143,15 @@ def test_public_trials_run_on_the_public_file_alone():
     assert tree["step"]["initial"] == tuned.settings["step.initial"]
 
 
+def test_a_public_file_has_the_columns_of_the_private_file(capfd):
+    for name, head in (("own", "a,b,y"), ("public", "b,a,y")):
+        text = tuning.Path(f"{name}.csv").read_text()
+        tuning.Path(f"{name}.csv").write_text(f"{head}\n{text}")
+    assert main(["e.toml", "data.header=true", "--public=public.csv"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "--public public.csv: the columns are b, a, y, but a, b, y in the private data: give both" in line
+
+
 def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
     tuned = tuning.tune("e.toml", [], "accounted", 3, "", tuning.Path("t.toml"))
     read = (Experiment.read(run / "experiment.toml") for run in (tuned.study / "runs").iterdir())
