@@ -153,8 +153,8 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
         streams = (trial.stream, setup.stream)
         there, own = ((stream.labelled() or stream.real_valued())["train"].columns for stream in streams)
         if there and own and there != own:
-            order = f"the columns are {listed(there)}, but {listed(own)} in the private data"
-            raise BadInput(f"--public {public}: {order}: give both files the same columns in the same order")
+            reason = f"the columns are {listed(there)}, but {listed(own)} in the private data"
+            raise BadInput(f"--public {public}: {reason}: give both files the same columns in the same order")
     cases = [nested(settings) | {"name": f"trial-{k}"} for k, settings in enumerate(chosen)]
     fixed = {key: value for key, value in flat(base) if key not in {key for case in chosen for key in case}}
     tree = merge(nested(fixed), common, {"comparator": False})
