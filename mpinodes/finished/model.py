@@ -74,7 +74,10 @@ class Model:
             raise BadInput(f"X: an array of shape {features.shape}; (samples, {width} features) expected")
         if not np.isfinite(features.data if hasattr(features, "tocsr") else features).all():
             raise BadInput("X: a feature is not a finite number: fill in missing values, or leave out their samples")
-        features = self._scale(features)
+        try:
+            features = self._scale(features)
+        except TypeError:  # bounds of columns scale dense features only
+            features = self._scale(features.toarray())
         if not len(self.labels):
             return np.asarray(self.units[0] + self.units[1] * (features @ self.point))
         codes = np.arange(float(len(self.labels))) if self._loss.per_class else np.array([-1.0, 1.0])
@@ -88,18 +91,22 @@ class Model:
             y: (k,) the true labels or targets, as in the data file.
 
         Raises:
-            BadInput: `predict` refuses X, y has not one target for each sample, no target is a label of the model, or a
-                real target is no finite number.
+            BadInput: `predict` refuses X, y has not one target for each sample, there is no sample, no target is a
+                label of the model, a real target is no finite number, or all real targets are equal.
         """
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:
             raise BadInput(f"y: an array of shape {y.shape}; {predicted.shape} expected")
+        if not len(y):
+            raise BadInput("y: no samples")
         if len(self.labels):
             if not np.isin(y, self.labels).any():
                 raise BadInput(f"y: no target is a label of the model: {self.labels.tolist()}")
             return float(np.mean(predicted == y))
         if y.dtype.kind not in "buif" or not np.isfinite(y).all():
             raise BadInput("y: a target is not a finite number")
+        if (y == y[0]).all():
+            raise BadInput(f"y: all targets are {y[0]}, so R² is not defined")
         return float(1 - np.sum((predicted - y) ** 2) / np.sum((y - y.mean()) ** 2))
 
 

@@ -61,8 +61,14 @@ class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
         return (low + high) / 2, (high - low) / 2
 
     def scaled(self, features: Features) -> Features:
-        """Return scaled features (k, d)."""
+        """Return scaled features (k, d).
+
+        Raises:
+            TypeError: the features are sparse, and there are bounds.
+        """
         if self.lower is not None and self.upper is not None:
+            if hasattr(features, "tocsr"):
+                raise TypeError("bounds of columns scale dense features only")
             low, high = np.asarray(self.lower), np.asarray(self.upper)
             width = np.where(high > low, high - low, 1.0)
             features = np.where(high > low, 2 * (np.clip(features, low, high) - low) / width - 1, 0.0)

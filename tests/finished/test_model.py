@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from scipy.sparse import csr_array
 
 import mpinodes.studies
 from mpinodes.core.errors import BadInput
@@ -108,6 +109,9 @@ def test_a_model_predicts_the_targets_of_the_file_from_raw_features(kind):
         for wrong in ("a", np.nan):
             with pytest.raises(BadInput, match="y: a target is not a finite number"):
                 model.score(shuffled, [wrong] * len(frame))
+        for few, message in ((0, "y: no samples"), (5, "y: all targets are 2.0")):
+            with pytest.raises(BadInput, match=message):
+                model.score(shuffled[:few], [2.0] * few)
     else:
         assert everything == pytest.approx(0.8 * marks["accuracy.train"] + 0.2 * marks["accuracy.test"])
         assert set(predicted) <= set(labels)
@@ -128,6 +132,9 @@ def test_a_model_of_the_agents_files_finds_the_columns_by_name(here):
 
 def test_a_model_names_what_does_not_fit(here):
     frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
+    scaled = own(frame, labels=[0, 1], scaling={"lower": -1, "upper": [1, 1, 2]}).model
+    rows = frame[["a", "b", "c"]].to_numpy()
+    np.testing.assert_array_equal(scaled.predict(csr_array(rows)), scaled.predict(rows))
     model = own(frame, labels=[0, 1]).model
     with pytest.raises(BadInput, match="column 'b'"):
         model.predict(frame[["a", "c"]])
