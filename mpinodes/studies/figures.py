@@ -14,6 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ STYLES: list[dict[str, Any]] = [
 MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # limits per comparison, per figure, per line of a label
 LEAST_WIDTH = 1.6  # inches: the least width of a panel
 MOST_SHARED = 1e5  # if the largest value exceeds the least value by this factor, each panel has its own scale
-GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
+GUESSED: dict[str, Any] = {"ls": ":", "lw": 1.0}  # in the colour of text, which a style may change
 GUESS = "guessing: always the largest class"
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches: a column and the page of a paper with two columns
 WORDS = {  # keys in the words of papers
@@ -118,7 +119,7 @@ class Plot(NamedTuple):
             axes.fill_between(x, *self.band(group), color=style["color"], alpha=0.15, lw=0)
             axes.plot(x, mean, label=label(group[0]) if group else None, **style)
             if group in self.guesses:
-                axes.axhline(self.guesses[group], **GUESSED)
+                axes.axhline(self.guesses[group], color=mpl.rcParams["text.color"], **GUESSED)
 
     def arrange(self, axes: Axes, values: np.ndarray) -> None:
         """Set the scales and the ticks of a panel, so that its vertical axis shows all `values`."""
@@ -164,6 +165,8 @@ def draw_all(
         plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0])
         plot.draw(ax, plot.lines, comparison.points(plot.axes[0]) if plot.axes else [])
         plot.arrange(ax, plot.values(plot.lines))
+        if plot.guesses:
+            ax.plot([], [], color=mpl.rcParams["text.color"], label=GUESS.partition(":")[0], **GUESSED)
         ax.set(xlabel=plot.x, ylabel=textwrap.fill(plot.y, MOST_LETTERS))
         ax.legend(title=phrase(comparison, plot.axes[0]) if plot.axes else None)
     with drawing.style(style, {"font.size": 7.5} if width else {}):
@@ -287,7 +290,8 @@ def _drawn(comparison: Comparison, plot: Plot, width: float = 0.0) -> Figure:
         if n + columns >= len(panels):
             axes.set_xlabel(plot.x)
             axes.tick_params(labelbottom=True)
-    figure.supylabel(plot.y, fontsize="medium")
+    letters = int(125 * high / mpl.rcParams["font.size"])  # on one line beside the panels; a style may enlarge letters
+    figure.supylabel(textwrap.fill(plot.y, letters), fontsize="medium")
     _legend(figure, comparison, plot, 7 if width else 8)
     if not width and (warnings := warned(comparison.runs).values()):  # the caption of a figure in a paper is the user's
         counts = "; ".join(": ".join(line.split(": ")[:2]) for line in warnings)
@@ -302,7 +306,9 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot, size: int) -> No
     drawn = {group[0] if group else "mean" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
     if not plot.guesses.keys().isdisjoint(plot.lines):
-        handles[GUESS if size > 7 else GUESS.partition(":")[0]] = Line2D([], [], **GUESSED)
+        handles[GUESS if size > 7 else GUESS.partition(":")[0]] = Line2D(
+            [], [], color=mpl.rcParams["text.color"], **GUESSED
+        )
     longest = max(len(x) for text in handles for x in text.splitlines())
     columns = min(len(handles), max(1, int(figure.get_figwidth() * 104 / size / (7 + longest))))
     mixed = ", ".join(phrase(comparison, axis) for axis in plot.axes[1 + plot.sides :])

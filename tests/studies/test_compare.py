@@ -474,6 +474,21 @@ def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_ax
                 assert ends.min() >= low or axes.get_yscale() == "log"
 
 
+@pytest.mark.parametrize("style", ["ggplot", "dark_background"])
+def test_a_style_cuts_no_label_and_shows_the_line_of_guessing(study, style):
+    plots = [plot for plot in figures._plots(Comparison.of([study], None)) if plot.lines]
+    with drawing.style(style, {"font.size": 7.5}):
+        for plot in plots:
+            figure = figures._drawn(Comparison.of([study], None), plot, figures.WIDTHS["page"])
+            FigureCanvasAgg(figure).draw()
+            box = figure.get_tightbbox()
+            assert min(box.x0, box.y0) >= -0.01
+            assert max(box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight()) <= 0.01
+            dotted = [line for axes in figure.axes for line in axes.lines if line.get_linestyle() == ":"]
+            assert bool(dotted) == bool(plot.guesses)
+            assert {line.get_color() for line in dotted} <= {"black" if style == "ggplot" else "white"}
+
+
 def test_a_study_for_a_paper_has_vector_figures_a_wide_table_and_axes_of_the_user(study, tmp_path):
     axes = Figure().subplots()
     done = mpinodes.studies.compare(study, output=tmp_path / "c", table="wide", width="column", style="ggplot", ax=axes)
@@ -481,7 +496,7 @@ def test_a_study_for_a_paper_has_vector_figures_a_wide_table_and_axes_of_the_use
     assert {f"{stem}{suffix}" for stem in pictures for suffix in (".png", ".pdf", ".svg")} <= {
         path.name for path in done.directory.iterdir()
     }
-    assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == ["dola", "dpsda-c"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["dola", "dpsda-c", "guessing"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("nominal ε", "accuracy, running mean, test\ndata (%)")
     (head, _, *rows) = (done.directory / "table.md").read_text().splitlines()
     assert head == "| nominal ε | dola | dpsda-c |"
