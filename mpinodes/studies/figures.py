@@ -200,7 +200,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
                 mean, _, half = interval(values)
                 lines[group] = np.array(shared), mean, half
         label = comparison.columns[PROVEN].label if curve is PRIVACY else curve.label
-        label += ", per loss" * any(run.losses(curve.variable) > 1 for run in comparison.runs)
+        label += ", per loss" * any(run.summary.losses_in_a_round(curve.variable) > 1 for run in comparison.runs)
         label += " (%)" * (curve.unit == "share")
         yield Plot(name, "rounds", label, comparison.axes, lines, guesses if name == "accuracy" else {})
     first, *rest = compared_results(comparison) or [PROVEN]
