@@ -165,7 +165,9 @@ def _row(s: Summary, metric: ShownMetric, silent: WorthSummary | None) -> Row:
         shown += f" ± {std:.1%}" if share else f" ± {std:.2g}"
     remarks = [*filter(None, [compared(s, silent, key)])]
     if by_agent and None not in by_agent:
-        remarks.append(f"agents {number(min(by_agent))} to {number(max(by_agent))}")
+        least, most = number(min(by_agent)), number(max(by_agent))
+        if least != most:
+            remarks.append(f"agents {least} to {most}")
     if value is not None and (losses := s.losses_in_a_round(variable)) > 1:
         remarks.append(f"{number(value / losses)} per loss")
     regret, certificate = s.value(variable), s.value("comparator.certificate")
