@@ -115,7 +115,7 @@ class Draws:
         """Return the first `size` random numbers of each of `rounds` rounds from round t on, as arrays (size,)."""
         draw, numbers = getattr(self._generator, law), list[NDArray[np.float64]]()
         for s in range(t, t + rounds):
-            self._counter[2], self._bits.state = s, self._state
+            self.at(s)
             numbers.append(draw(size=size))
         return numbers
 

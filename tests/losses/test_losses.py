@@ -237,4 +237,5 @@ def test_a_round_of_one_sample_has_the_gradient_of_the_same_sample_among_others_
         x, block = rng.standard_normal(8), slice(2, 7)
         many = loss(features, targets, clip, divisor=np.broadcast_to(divisor, 3)).grad(x, block)
         one = loss(features[:1], targets[:1], clip, divisor=divisor).grad(x, block)
-        np.testing.assert_allclose(one, many, rtol=1e-14)
+        # The two ways round a·x differently on some processors, and 1 - tanh(·) of the slope cancels for large a·x.
+        np.testing.assert_allclose(one, many, rtol=1e-14, atol=1e-15)
