@@ -83,16 +83,16 @@ class Consensus(Algorithm[S]):
     """Define what all ADMM variants share: the local problem of an agent, and the update of the dual variable.
 
     The local problem is equation (8) and the dual update equation (9) in the docstring of the module.
+
+    Attributes:
+        dual_step: theta of iteration 1, or one for each agent; with unequal values ADMM misses the optimum
+        dual_growth: q: theta(t) = theta q^(t - 1)
+        tolerance: the gradient norm at which the solver of local problems stops
     """
 
-    dual_step: Annotated[
-        Positives,
-        Meta(description="theta of iteration 1, or one for each agent; with unequal values ADMM misses the optimum"),
-    ] = 0.5
-    dual_growth: Annotated[Growth, Meta(description="q: theta(t) = theta q^(t - 1)")] = 1.0
-    tolerance: Annotated[
-        float, Meta(gt=0, le=1e-6, description="the gradient norm at which the solver of local problems stops")
-    ] = 1e-10
+    dual_step: Positives = 0.5
+    dual_growth: Growth = 1.0
+    tolerance: Annotated[float, Meta(gt=0, le=1e-6)] = 1e-10
     mixings = ("neighbors",)
 
     decomposable = True
@@ -236,13 +236,14 @@ class Perturbed(Consensus[S]):
         a = privacy.epsilon · α_i(1) · q₂^(t−1)
 
     where α_i(1) is the setting `noise_rate`, and q₂ is the setting `noise_growth`.
+
+    Attributes:
+        noise_rate: alpha of iteration 1, or one for each agent, times privacy.epsilon; larger: less noise
+        noise_growth: q2: alpha(t) = alpha q2^(t - 1); or one for each agent
     """
 
-    noise_rate: Annotated[
-        Positives,
-        Meta(description="alpha of iteration 1, or one for each agent, times privacy.epsilon; larger: less noise"),
-    ] = 3.0
-    noise_growth: Annotated[Growths, Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")] = 1.01
+    noise_rate: Positives = 3.0
+    noise_growth: Growths = 1.01
 
     mechanism = "gamma-norm"
     scale_key = "algorithm.noise_rate"

@@ -25,9 +25,7 @@ The setting `regularizer_at` chooses the point of the regularizer's gradient:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Literal
 
 from mpinodes.algorithms.dola import DOLA, State
 from mpinodes.core import Feedback, Inbox, Loss, Neighborhood, Query
@@ -46,15 +44,13 @@ class DOLAMinibatch(DOLA):
 
     - If `regularizer_at` = hidden: the agent's decision x_i before noise, as printed in the paper.
     - If `regularizer_at` = public: the mix b_i of the received messages.
+
+    Attributes:
+        regularizer_at: the point of the regularizer's gradient. hidden: the agent's unreleased estimate, as the paper
+            prints it; public: the mix of releases
     """
 
-    regularizer_at: Annotated[
-        Literal["hidden", "public"],
-        Meta(
-            description="the point of the regularizer's gradient. hidden: the agent's unreleased estimate, as the "
-            "paper prints it; public: the mix of releases"
-        ),
-    ] = "hidden"
+    regularizer_at: Literal["hidden", "public"] = "hidden"
 
     hidden = ("x",)
     against_colluders = True

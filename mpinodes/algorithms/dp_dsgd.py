@@ -53,10 +53,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DPDSGD(Algorithm[State]):
-    """Mix the received vectors, then take local steps along noised gradients (DP-D-SGD)."""
+    """Mix the received vectors, then take local steps along noised gradients (DP-D-SGD).
 
-    momentum: Annotated[float, Meta(ge=0, lt=1, description="beta: share of the last direction that is kept")] = 0.0
-    local_steps: Annotated[int, Meta(ge=1, le=1000, description="noised gradient steps between two messages")] = 1
+    Attributes:
+        momentum: beta: share of the last direction that is kept
+        local_steps: noised gradient steps between two messages
+    """
+
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    local_steps: Annotated[int, Meta(ge=1, le=1000)] = 1
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
     decomposable = True

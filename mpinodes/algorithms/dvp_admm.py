@@ -31,17 +31,14 @@ __all__ = ["DVPADMM"]
 
 @dataclass(frozen=True)
 class DVPADMM(Perturbed[State], ADMM):
-    """Run private ADMM: every agent minimizes a local problem with added noise. The penalty equals the dual step."""
+    """Run private ADMM: every agent minimizes a local problem with added noise. The penalty equals the dual step.
 
-    grid: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="releases are rounded to multiples of this number after a private dither, which hides the "
-            "errors of local solvers and costs a delta. 0: no rounding; the proof holds for exact minimizers only",
-        ),
-    ] = 0.0
+    Attributes:
+        grid: releases are rounded to multiples of this number after a private dither, which hides the errors of local
+            solvers and costs a delta. 0: no rounding; the proof holds for exact minimizers only
+    """
+
+    grid: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
     exact_minimizers = True

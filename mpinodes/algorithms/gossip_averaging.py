@@ -45,11 +45,12 @@ class GossipAveraging(Algorithm[State]):
     """Run private gossip averaging: every agent sends its value plus noise once.
 
     In all later rounds the agents only send mixes of received vectors.
+
+    Attributes:
+        noise_scale: s: the standard deviation of the noise; 0: calibrated to epsilon
     """
 
-    noise_scale: Annotated[
-        float, Meta(ge=0, le=1e100, description="s: the standard deviation of the noise; 0: calibrated to epsilon")
-    ] = 0.0
+    noise_scale: Annotated[float, Meta(ge=0, le=1e100)] = 0.0
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
     decomposable = True

@@ -44,11 +44,17 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class HuangDP(Algorithm[State]):
-    """Run gradient steps at mixes of received vectors. The steps and the Laplace noise decrease geometrically."""
+    """Run gradient steps at mixes of received vectors. The steps and the Laplace noise decrease geometrically.
 
-    first_step: Annotated[float, Meta(gt=0, le=1e100, description="c: the step of round 1")] = 0.005
-    step_decay: Annotated[Share, Meta(description="q: every step is q times the previous step")] = 0.9
-    noise_decay: Annotated[Share, Meta(description="p: the noise scale is multiplied by p in each round; p > q")] = 0.95
+    Attributes:
+        first_step: c: the step of round 1
+        step_decay: q: every step is q times the previous step
+        noise_decay: p: the noise scale is multiplied by p in each round; p > q
+    """
+
+    first_step: Annotated[float, Meta(gt=0, le=1e100)] = 0.005
+    step_decay: Share = 0.9
+    noise_decay: Share = 0.95
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True

@@ -29,13 +29,19 @@ Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """Run ADMM in which every agent i may have its own penalty η_i(t), which may grow up to a cap."""
+    """Run ADMM in which every agent i may have its own penalty η_i(t), which may grow up to a cap.
+
+    Attributes:
+        penalty: eta of iteration 1, or one for each agent
+        penalty_growth: q1: eta(t) = eta q1^(t - 1); or one for each agent
+        penalty_cap: the largest penalty, or one for each agent
+    """
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 
-    penalty: Annotated[Positives, Meta(description="eta of iteration 1, or one for each agent")] = 0.5
-    penalty_growth: Annotated[Growths, Meta(description="q1: eta(t) = eta q1^(t - 1); or one for each agent")] = 1.02
-    penalty_cap: Annotated[Caps, Meta(description="the largest penalty, or one for each agent")] = inf
+    penalty: Positives = 0.5
+    penalty_growth: Growths = 1.02
+    penalty_cap: Caps = inf
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
         """Return the penalty η_i(t) of an agent in iteration t, which is at most the agent's cap."""

@@ -63,32 +63,31 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoStageGaussian(Algorithm[State]):
-    """Run gradient steps with Gaussian noise in stage I, and averaging without gradients in stage II."""
+    """Run gradient steps with Gaussian noise in stage I, and averaging without gradients in stage II.
 
-    gradient_rounds: Annotated[int, Meta(ge=1, description="T: rounds of stage I, with gradients and noise")] = 100
-    handover: Annotated[
-        Literal["noised", "clean"],
-        Meta(description="the first release of stage II; clean: without noise, as in (12), reveals the last gradient"),
-    ] = "noised"
-    calibration: Annotated[
-        Literal["theorem-2", "theorem-1", "exact"],
-        Meta(
-            description="how the noise is calibrated to (epsilon, delta). theorem-2: the paper's schedule of noise. "
-            "theorem-1: the least noise of the chosen shape that Theorem 1 allows. exact: the least noise of the "
-            "chosen shape by exact Gaussian accounting"
-        ),
-    ] = "theorem-2"
-    noise_decay: Annotated[float, Meta(ge=0, le=10, description="the noise M(t) decreases as t^-noise_decay")] = 0.75
-    noise_shape: Annotated[
-        tuple[Positive, ...], Meta(description="used instead of noise_decay: M(1), ..., M(T) up to a common factor")
-    ] = ()
-    noise_scale: Annotated[NotNegative, Meta(description="common factor of the noise M(t); 0: calibrated")] = 0.0
-    modulus: Annotated[NotNegative, Meta(description="mu in the steps; 0: a data-independent bound")] = 0.0
-    largest_curvature: Annotated[NotNegative, Meta(description="L in the steps; 0: a data-independent bound")] = 0.0
-    stop: Annotated[
-        float,
-        Meta(ge=0, lt=1, description="stage II ends if every release changes by at most this share of its norm"),
-    ] = 0.0
+    Attributes:
+        gradient_rounds: T: rounds of stage I, with gradients and noise
+        handover: the first release of stage II; clean: without noise, as in (12), reveals the last gradient
+        calibration: how the noise is calibrated to (epsilon, delta). theorem-2: the paper's schedule of noise.
+            theorem-1: the least noise of the chosen shape that Theorem 1 allows. exact: the least noise of the chosen
+            shape by exact Gaussian accounting
+        noise_decay: the noise M(t) decreases as t^-noise_decay
+        noise_shape: used instead of noise_decay: M(1), ..., M(T) up to a common factor
+        noise_scale: common factor of the noise M(t); 0: calibrated
+        modulus: mu in the steps; 0: a data-independent bound
+        largest_curvature: L in the steps; 0: a data-independent bound
+        stop: stage II ends if every release changes by at most this share of its norm
+    """
+
+    gradient_rounds: Annotated[int, Meta(ge=1)] = 100
+    handover: Literal["noised", "clean"] = "noised"
+    calibration: Literal["theorem-2", "theorem-1", "exact"] = "theorem-2"
+    noise_decay: Annotated[float, Meta(ge=0, le=10)] = 0.75
+    noise_shape: tuple[Positive, ...] = ()
+    noise_scale: NotNegative = 0.0
+    modulus: NotNegative = 0.0
+    largest_curvature: NotNegative = 0.0
+    stop: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True

@@ -34,9 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated, Literal, NamedTuple
-
-from msgspec import Meta
+from typing import Literal, NamedTuple
 
 from mpinodes.algorithms.hidden_gradients import GradientAt, feedback
 from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Vector
@@ -55,16 +53,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightBalancing(Algorithm[State]):
-    """Run gradient steps from mixes of received vectors; the weights of the mix come from weight balancing."""
+    """Run gradient steps from mixes of received vectors; the weights of the mix come from weight balancing.
+
+    Attributes:
+        noise_index: the step to which the noise is calibrated. paper: the step of the round, as printed; corrected: the
+            step with which the message was computed
+    """
 
     gradient_at: GradientAt = "hidden"
-    noise_index: Annotated[
-        Literal["paper", "corrected"],
-        Meta(
-            description="the step to which the noise is calibrated. paper: the step of the round, as printed; "
-            "corrected: the step with which the message was computed"
-        ),
-    ] = "paper"
+    noise_index: Literal["paper", "corrected"] = "paper"
     mixings = ("balancing",)
 
     decomposable = True

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.experiment import Finite
 from mpinodes.core.parts import Schedule
@@ -15,9 +12,13 @@ __all__ = ["Constant"]
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """Use the same step size in every round: alpha(t) = value."""
+    """Use the same step size in every round: alpha(t) = value.
 
-    value: Annotated[Finite, Meta(description="the step of every round")] = 0.1
+    Attributes:
+        value: the step of every round
+    """
+
+    value: Finite = 0.1
 
     def __call__(self, t: int) -> float:
         """Return the step size `value`, for every round t."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.experiment import Finite
 from mpinodes.core.parts import Schedule
@@ -16,9 +13,13 @@ __all__ = ["Doubling"]
 
 @dataclass(frozen=True)
 class Doubling(Schedule):
-    """Use the step sizes of the doubling trick: alpha(t) = initial / sqrt(2^m) in the rounds t = 2^m .. 2^(m+1) − 1."""
+    """Use the step sizes of the doubling trick: alpha(t) = initial / sqrt(2^m) in the rounds t = 2^m .. 2^(m+1) − 1.
 
-    initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
+    Attributes:
+        initial: the step of round 1
+    """
+
+    initial: Finite = 1.0
 
     def __call__(self, t: int) -> float:
         """Return the step size of round t: initial / sqrt(2^m), where 2^m is the largest power of two up to t."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.experiment import Finite
 from mpinodes.core.parts import Schedule
@@ -16,9 +13,13 @@ __all__ = ["InverseSqrt"]
 
 @dataclass(frozen=True)
 class InverseSqrt(Schedule):
-    """Use the step size alpha(t) = initial / sqrt(t) in round t."""
+    """Use the step size alpha(t) = initial / sqrt(t) in round t.
 
-    initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
+    Attributes:
+        initial: the step of round 1
+    """
+
+    initial: Finite = 1.0
 
     def __call__(self, t: int) -> float:
         """Return the step size of round t: initial / sqrt(t)."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from msgspec import Meta
 
 from mpinodes.core.experiment import Count, Finite
 from mpinodes.core.parts import Schedule
@@ -18,10 +15,14 @@ class LinearDecay(Schedule):
     """Use the step size alpha(t) = initial * (T + 1 - t) / T in round t, where T is the number of rounds.
 
     The step size of round T is initial / T. Rounds after T use the same step size.
+
+    Attributes:
+        initial: the step of round 1
+        rounds: T, the round in which the step is smallest; default: rounds
     """
 
-    initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
-    rounds: Annotated[Count, Meta(description="T, the round in which the step is smallest; default: rounds")] = 100
+    initial: Finite = 1.0
+    rounds: Count = 100
 
     from_rounds = "rounds"
 

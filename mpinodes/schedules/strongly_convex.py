@@ -15,13 +15,15 @@ __all__ = ["StronglyConvex"]
 
 @dataclass(frozen=True)
 class StronglyConvex(Schedule):
-    """Use the step size alpha(t) = 1 / (modulus * (t + offset)) in round t, for strongly convex losses."""
+    """Use the step size alpha(t) = 1 / (modulus * (t + offset)) in round t, for strongly convex losses.
 
-    modulus: Annotated[
-        Finite,
-        Meta(description="modulus of strong convexity; default: problem.regularizer, times the algorithm's share"),
-    ]
-    offset: Annotated[float, Meta(ge=0, le=1e9, description="the number added to t")] = 0.0
+    Attributes:
+        modulus: modulus of strong convexity; default: problem.regularizer, times the algorithm's share
+        offset: the number added to t
+    """
+
+    modulus: Finite
+    offset: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
 
     from_losses = "modulus"
 
