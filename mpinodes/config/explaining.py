@@ -43,21 +43,30 @@ class Setting(NamedTuple):
 
     @property
     def choices(self) -> list[str]:
-        """Return the allowed words, if the type of the key is a list of words; else an empty list."""
-        return options(next(iter(self.by_part.values())).type) if self.by_part else []
+        """Return the allowed words of all parts in which the type of the key is a list of words."""
+        return list(dict.fromkeys(word for key in self.by_part.values() for word in options(key.type)))
 
     @property
     def default(self) -> str:
-        """Return the default of the key; if parts have different defaults, or some have none, the default of each."""
-        defaults = {part: key.default for part, key in self.by_part.items() if key.default is not NODEFAULT}
-        if defaults and len(defaults) == len(self.by_part) and len(set(map(repr, defaults.values()))) == 1:
-            return str(next(iter(defaults.values())))
-        return ", ".join(f"{value} for {part}" for part, value in defaults.items())
+        """Return the default of the key; if parts have different defaults, or some have none, each default with parts.
+
+        A default of None is left out, because None only means that the key is not set.
+        """
+        parts: dict[str, list[str]] = {}
+        for part, key in self.by_part.items():
+            if key.default is not NODEFAULT and key.default is not None:
+                parts.setdefault(str(key.default), []).append(part)
+        if len(parts) == 1 and sum(map(len, parts.values())) == len(self.by_part):
+            return next(iter(parts))
+        return "; ".join(f"{value} for {', '.join(names)}" for value, names in parts.items())
 
     @property
     def text(self) -> str:
         """Return a text with the meaning, the choices and the default of the key, as far as the key has them."""
         meaning, choices = self.meaning, " | ".join(self.choices)
+        parts = [part for part, key in self.by_part.items() if options(key.type)]
+        if parts and len(parts) < len(self.by_part):
+            choices += f" for {', '.join(parts)}"
         if meaning and choices:
             meaning = f"{meaning.removesuffix('.')}: "
         return f"{meaning}{choices}{f' (default: {self.default})' if self.default else ''}"
