@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec.inspect as types
 
 from mpinodes import __version__
+from mpinodes.config.defaults import BASE, LOCKSTEP_AGENTS
 from mpinodes.config.explaining import settings
 
 gc.disable()  # takes a quarter of the time of a build
@@ -36,7 +37,9 @@ def as_text(app, what, name, obj, options, lines):
 UNITS = {  # of the keys that have a unit
     **dict.fromkeys(("checkpoint.every", "faults.absence", "faults.delay", "faults.lag", "feedback.delay"), "rounds"),
     **dict.fromkeys(("rounds", "algorithm.gradient_rounds", "topology.period", "privacy.budget.stops"), "rounds"),
-    **dict.fromkeys(("data.batch", "data.sizes", "data.total", "data.points", "data.train"), "samples"),
+    "step.rounds": "rounds",
+    **dict.fromkeys(("data.batch", "data.sizes", "data.total", "data.points"), "samples"),
+    "data.train": "samples or share",
     **{"deadline.seconds": "s", "topology.agents": "agents", "data.epochs": "passes", "repeats": "runs"},
 }
 PARTS = ("algorithm", "step", "topology", "data", "problem.settings")  # sections, whose keys have rows of their own
@@ -53,10 +56,19 @@ def type_in_words(kind):
         return " or ".join(f"`{value}`" for value in kind.values)
     if isinstance(kind, (types.ListType, types.VarTupleType)):
         return f"list of {type_in_words(kind.item_type)}"
-    names = {"Int": "integer", "Float": "number", "Bool": "`true` or `false`", "Str": "text", "Dict": "section"}
+    names = {"Int": "integer", "Float": "number", "Bool": "`true` or `false`", "Str": "text"}
+    names |= {"Dict": "section", "Struct": "section"}
     name = names[type(kind).__name__.removesuffix("Type")]
     ends = [f"{sign}{getattr(kind, end):g}" for end, sign in ENDS.items() if getattr(kind, end, None) is not None]
     return f"{name} {' and '.join(ends)}".strip()
+
+
+def by_part_in_words(by_part):
+    """Return the types of a key as words; if parts have different types, each type is followed by its parts."""
+    parts_of = {}
+    for part, key in by_part.items():
+        parts_of.setdefault(type_in_words(types.type_info(key.type)), []).append(part)
+    return "; ".join(kind if len(parts_of) == 1 else f"{kind} ({', '.join(parts)})" for kind, parts in parts_of.items())
 
 
 def settings_page():
@@ -64,7 +76,8 @@ def settings_page():
     lines = ["# All settings", "", "Sphinx makes this page from the code. `mpinodes run --explain KEY` prints one row."]
     lines += ["The keys of a study are on the page [studies](../studies.md).", ""]
     rows = {tuple(key.rpartition(".")[::2]): row for key, row in settings().items() if key not in PARTS}
-    shown = {"None": "", "True": "true", "False": "false", "()": "[]"}
+    shown = {"True": "true", "False": "false", "()": "[]"}
+    base = {"seed": BASE["seed"], "repeats": BASE["repeats"], "topology.agents": LOCKSTEP_AGENTS}
     for section, keys in groupby(sorted(rows), lambda key: key[0]):
         lines += [
             f"## {section or 'Keys without a section'}",
@@ -74,9 +87,9 @@ def settings_page():
         lines += ["|---|---|---|---|---|---|"]
         for _, name in keys:
             key, row = f"{section}.{name}".strip("."), rows[section, name]
-            parts, default = list(row.by_part), shown.get(row.default, row.default)
-            kind = type_in_words(types.type_info(row.by_part[parts[0]].type)) if parts else "text"
-            cells = [f"`{key}`", kind, f"`{default}`" if default else "", UNITS.get(key, "")]
+            parts, default = list(row.by_part), shown.get(row.default, row.default or base.get(key, ""))
+            kind = by_part_in_words(row.by_part) or "text"
+            cells = [f"`{key}`", kind, f"`{default}`" if default != "" else "", UNITS.get(key, "")]
             cells += [row.meaning, ", ".join(filter(None, parts)) or "all"]
             lines.append("| " + " | ".join(re.sub(r"([|<*])", r"\\\1", cell) for cell in cells) + " |")
         lines.append("")

@@ -168,6 +168,10 @@ def test_the_page_of_all_settings_has_each_key_once():
     by_key = {row[0].strip("`"): row for row in rows}
     assert by_key["algorithm.stop"][1:3] == ["number ≥ 0 and \\< 1", "`0.0`"]
     assert by_key["deadline.seconds"][3] == "s"
+    assert by_key["seed"][2] == by_key["privacy.tuning.mu"][2].replace(".0", "") == "`0`"
+    assert by_key["data.scaling"][1:3] == ["`maxima` or `public` (adult); section (file)", "`public for adult`"]
+    assert "number ≥ 0 and ≤ 10 (two-stage-gaussian)" in by_key["algorithm.noise_decay"][1]
+    assert by_key["topology.probability"][2].endswith("random-digraph, random-digraph-each-round; 0.1 for small-world`")
 
 
 def test_the_titles_of_the_documentation_are_unique():
@@ -177,8 +181,11 @@ def test_the_titles_of_the_documentation_are_unique():
 
 
 def test_every_key_is_explained():
-    for key, text in explaining.documented_keys().items():
+    keys = explaining.documented_keys()
+    for key, text in keys.items():
         assert text.strip(" ()"), key
+    assert keys["data.scaling"].endswith(": public | maxima for adult (default: public for adult)")
+    assert "default" not in keys["data.facts"]
 
 
 @pytest.mark.parametrize(("rounds", "wanted"), [(1, [1]), (2, [1, 2]), (10_000, None)])
