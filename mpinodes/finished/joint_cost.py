@@ -345,10 +345,12 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
         notes.append("Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os).")
     tuned = [(run, tuning) for run in runs if (tuning := run.summary.privacy.tuning) and tuning.mode != "public"]
-    if any(run.tuning for run, _ in tuned):
+    covered = sum(run.tuning is not None for run, _ in tuned)
+    share = f" for {covered} of {len(tuned)} tuned runs" if covered < len(tuned) else ""
+    if covered:
         rests = f", as privacy.tuning states it: {UNCONFIRMED}" if any(tuning.stated for _, tuning in tuned) else ""
-        notes.append(f"The cost of choosing settings by mpinodes tune is included{rests}.")
-    if not all(run.tuning for run, _ in tuned):
+        notes.append(f"The cost of choosing settings by mpinodes tune is included{share}{rests}.")
+    elif tuned:
         notes.append("The cost of choosing settings by mpinodes tune is not included.")
     conditions = {condition(run.summary.checked) for run in runs} - {""}
     notes += [f"The proof is {condition}." for condition in sorted(conditions)]
