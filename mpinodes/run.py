@@ -45,7 +45,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: --explain names neither a key nor a part, or the experiment cannot be run.
+        BadInput: --explain names no key, section or part, or the experiment cannot be run.
     """
     from mpinodes.config import explaining
     from mpinodes.config.compose import origin
@@ -65,10 +65,12 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         print(part)
     else:
         keys = explaining.documented_keys(asked)
-        if word == "all":
-            print("\n".join(f"{key}: {meaning}" for key, meaning in keys.items()))
-        elif word in keys:
-            print(f"{word}: {keys[word]}{origin(word, asked, ranks)}")
+        asked_keys = [key for key in keys if word == "all" or f"{key}.".startswith(f"{word}.")]
+        lines = [f"{key}: {keys[key]}" for key in asked_keys]
+        if len(lines) > 1:  # all keys, or the keys of a section
+            print("\n".join(lines))
+        elif lines:
+            print(f"{lines[0]}{origin(word, asked, ranks)}")
         else:
             raise BadInput(f"--explain {word}: no such key; {suggest(word, list(keys))}")
 
@@ -90,7 +92,7 @@ def main(argv: list[str]) -> int:
         parser.add_argument("--resume", metavar="RUN", type=Path, help=go_on)
         parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
         parser.add_argument("--list", action="store_true", help="print all installed parts, one line for each")
-        explain = "explain a key, and which file or default sets its value ('all': all keys); or explain a part: "
+        explain = "explain a key, and which file or default sets its value; or a section ('all': all keys); or a part: "
         parser.add_argument("--explain", metavar="WORD", help=explain + "--explain dola")
         options = parser.parse_intermixed_args(argv)
         words, resumed, in_one = options.words, options.resume, options.lockstep

@@ -72,6 +72,15 @@ def test_explain_by_the_command_itself(tmp_path):
     assert done.out.splitlines()[-1] == "data.batch = 1   from the preset digits"
 
 
+def test_explain_lists_the_keys_of_a_section(capsys):
+    for section, first in (("privacy.budget", "privacy.budget.delta: "), ("topology", "topology: ")):
+        assert main(["--explain", section]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith(first)
+        assert len(lines) > 3
+        assert all(line.startswith(f"{section}.") for line in lines[1:])
+
+
 def test_epsilon_is_a_number_from_the_command_line_to_the_mechanism():
     for word, epsilon in (("0.5", 0.5), ("2", 2.0), ("inf", math.inf), ('"inf"', math.inf)):
         setup = compose(asked_for(["algorithm.name=dola", f"privacy.epsilon={word}"]), None)
