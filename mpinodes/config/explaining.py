@@ -91,8 +91,8 @@ def _meanings(owner: type) -> dict[str, str]:
     meanings = dict[str, str]()
     for kind in reversed(owner.__mro__):
         attributes = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
-        entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.M)
-        meanings |= {name: " ".join(text.split()) for name, text in entries}
+        entries = re.findall(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {8}.+)*)", attributes, re.M)
+        meanings |= {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
     return meanings
 
 
