@@ -204,12 +204,29 @@ def test_explain_knows_the_settings_of_a_users_file(tmp_path):
     assert "step.first" not in explaining.documented_keys()
 
 
+PAIR = """
+from dataclasses import dataclass
+from mpinodes.topology.base import Fixed
+__all__ = ["Pair"]
+@dataclass(frozen=True)
+class Pair(Fixed):
+    '''Define a pair.
+
+    Attributes:
+        skip, jump: numbers of
+            agents.
+    '''
+    skip: int = 0
+    jump: int = 0
+    title = "pair"
+    def graph(self):
+        return frozenset()
+"""
+
+
 def test_explain_reads_two_settings_from_one_line_of_a_docstring(tmp_path):
     file = tmp_path / "pair.py"
-    lines = ["from dataclasses import dataclass", "from mpinodes.topology.base import Fixed", "__all__ = ['Pair']"]
-    doc = ['    """Define a pair.', "", "    Attributes:", "        skip, jump: numbers of", "            agents.", '    """']
-    body = ["    skip: int = 0", "    jump: int = 0", "    def graph(self):", "        return frozenset()"]
-    file.write_text("\n".join([*lines, "@dataclass(frozen=True)", "class Pair(Fixed):", *doc, *body]))
+    file.write_text(PAIR)
     keys = explaining.documented_keys({"topology": {"path": str(file)}})
     assert keys["topology.skip"] == keys["topology.jump"] == "numbers of agents. (default: 0)"
 
