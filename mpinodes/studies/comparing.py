@@ -251,10 +251,12 @@ class Comparison:
     def beyond(self) -> list[tuple[str, str]]:
         """Return the keys besides the axes in which the runs differ, each with a text on its values.
 
-        Axes are the keys by whose values runs are grouped. The keys `seed` and `name` are left out. If an axis
-        determines the value of a key, the text says which value belongs to which value of the axis.
+        Axes are the keys by whose values runs are grouped. The keys `seed` and `name`, and the hash of a tuning, are
+        left out. If an axis determines the value of a key, the text says which value belongs to which value of the
+        axis.
         """
-        keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
+        left_out = (*self.axes, SEED, "name", "privacy.tuning.tag")
+        keys = [key for key in differing(self.runs) if key not in left_out]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
         chosen, beyond = _chosen_by_budgets(self.runs), []
         for key in keys:

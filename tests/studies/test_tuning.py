@@ -21,6 +21,7 @@ from mpinodes.core.experiment import Experiment
 from mpinodes.finished import joint_cost
 from mpinodes.finished.result import Result
 from mpinodes.studies import pools, tuning
+from mpinodes.studies.comparing import Comparison
 from mpinodes.tune import main
 from tests.helpers.records import summary_of
 
@@ -211,12 +212,14 @@ def test_the_cost_of_tuning_is_neither_lost_nor_proven_for_another_adjacency(cap
     loss, notes, _ = joint_cost.in_all(runs, None)
     assert loss.epsilon == pytest.approx(epsilon((mu**2 + 2 * final**2) ** 0.5), rel=1e-3)
     assert "The cost of choosing settings by mpinodes tune is included." in notes
-    words = ["privacy.tuning.mode=private", "seed=2", "output.dir=private", "report=false"]
+    words = ["privacy.tuning.mode=private", "privacy.tuning.tag=x", "seed=2", "output.dir=private", "report=false"]
     run_lockstep(parse("t.toml", words))
     notes = joint_cost.in_all(joint_cost.read([Path("zero-out"), Path("private")]), None)[1]
     assert [note for note in notes if "mpinodes tune" in note] == [
         "The cost of choosing settings by mpinodes tune is included for 1 of 2 tuned runs."
     ]
+    compared = Comparison.of([Path("zero-out"), Path("private")], "privacy.tuning.mode", [])
+    assert not [key for key, _ in compared.beyond() if key.startswith("privacy.tuning")]
     notes = joint_cost.in_all(joint_cost.read([Path("changed")]), None)[1]
     assert any("as privacy.tuning states it: " in note for note in notes)
 
