@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Law: TypeAlias = Literal["laplace", "standard_normal"]
-AHEAD, ROUNDS = 4096, 16  # at most so many numbers of an agent, and so many rounds, are drawn in advance
+AHEAD, ROUNDS = 4096, 16  # `Draws.standard` draws at most so many numbers, and so many rounds, in one call
 
 
 class Purpose(IntEnum):
@@ -45,11 +45,6 @@ class Purpose(IntEnum):
 
 _ANY = np.random.SeedSequence(0)  # without a seed, NumPy would ask the operating system for one
 _STATE = np.random.Philox(_ANY).state | {"buffer": [0] * 4}
-
-
-def _rounds_ahead(size: int) -> int:
-    """Return for how many rounds an agent that draws `size` numbers in a round draws in advance."""
-    return min(ROUNDS, max(1, AHEAD // size))
 
 
 class Draws:
@@ -106,18 +101,13 @@ class Draws:
             size: how many numbers to return.
         """
         if t != self._next or (law, size) != self._drawn or not self._ahead:
-            self._many = min(2 * self._many + 1, _rounds_ahead(size)) if t == self._next else 1
-            self._drawn, self._ahead = (law, size), self.several(law, t, self._many, size)[::-1]
+            self._many = min(2 * self._many + 1, ROUNDS, max(1, AHEAD // size)) if t == self._next else 1
+            self._drawn, draw, self._ahead = (law, size), getattr(self._generator, law), []
+            for s in range(t + self._many - 1, t - 1, -1):
+                self.at(s)
+                self._ahead.append(draw(size=size))
         self._next = t + 1
         return self._ahead.pop()
-
-    def several(self, law: Law, t: int, rounds: int, size: int) -> list[NDArray[np.float64]]:
-        """Return the first `size` random numbers of each of `rounds` rounds from round t on, as arrays (size,)."""
-        draw, numbers = getattr(self._generator, law), list[NDArray[np.float64]]()
-        for s in range(t, t + rounds):
-            self.at(s)
-            numbers.append(draw(size=size))
-        return numbers
 
 
 class DrawsOfRuns:
@@ -129,13 +119,7 @@ class DrawsOfRuns:
 
     def __init__(self, runs: Sequence[Draws]) -> None:
         self._runs = runs
-        self._first, self._drawn = 0, ("", 0)
-        self._ahead: list[NDArray[np.float64]] = []  # (runs, size) for each round from `_first` on
 
     def standard(self, law: Law, t: int, size: int) -> NDArray[np.float64]:
         """Return the first `size` random numbers of round t for every run, as an array (runs, size)."""
-        if not 0 <= t - self._first < len(self._ahead) or (law, size) != self._drawn:
-            self._first, self._drawn, rounds = t, (law, size), _rounds_ahead(size)
-            numbers = np.concatenate([number for draws in self._runs for number in draws.several(law, t, rounds, size)])
-            self._ahead = [*numbers.reshape(len(self._runs), rounds, size).swapaxes(0, 1)]
-        return self._ahead[t - self._first].copy()
+        return np.concatenate([draws.standard(law, t, size) for draws in self._runs]).reshape(-1, size)
