@@ -39,7 +39,6 @@ STYLES: list[dict[str, Any]] = [
 MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # limits per comparison, per figure, per line of a label
 LEAST_WIDTH = 1.6  # inches: the least width of a panel
 MOST_SHARED = 1e5  # if the largest value exceeds the least value by this factor, each panel has its own scale
-GUESSED: dict[str, Any] = {"ls": ":", "lw": 1.0}  # in the colour of text, which a style may change
 GUESS = "guessing: always the largest class"
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches: a column and the page of a paper with two columns
 WORDS = {  # keys in the words of papers
@@ -49,9 +48,14 @@ WORDS = {  # keys in the words of papers
 }  # fmt: skip
 
 
-# The curves against rounds, by file name: the first curve of each figure of a single run, and the proven ε.
 PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_round=False)
+# The curves against rounds, by file name: the first curve of each figure of a single run, and the proven ε.
 CURVES = {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
+
+
+def guessed() -> dict[str, Any]:
+    """Return the look of the line for the accuracy of guessing, in the colour of text, which a style may change."""
+    return {"color": mpl.rcParams["text.color"], "ls": ":", "lw": 1.0}
 
 
 class Plot(NamedTuple):
@@ -119,7 +123,7 @@ class Plot(NamedTuple):
             axes.fill_between(x, *self.band(group), color=style["color"], alpha=0.15, lw=0)
             axes.plot(x, mean, label=label(group[0]) if group else None, **style)
             if group in self.guesses:
-                axes.axhline(self.guesses[group], color=mpl.rcParams["text.color"], **GUESSED)
+                axes.axhline(self.guesses[group], **guessed())
 
     def arrange(self, axes: Axes, values: np.ndarray) -> None:
         """Set the scales and the ticks of a panel, so that its vertical axis shows all `values`."""
@@ -166,7 +170,7 @@ def draw_all(
         plot.draw(ax, plot.lines, comparison.points(plot.axes[0]) if plot.axes else [])
         plot.arrange(ax, plot.values(plot.lines))
         if plot.guesses:
-            ax.plot([], [], color=mpl.rcParams["text.color"], label=GUESS.partition(":")[0], **GUESSED)
+            ax.plot([], [], label=GUESS.partition(":")[0], **guessed())
         ax.set(xlabel=plot.x, ylabel=textwrap.fill(plot.y, MOST_LETTERS))
         ax.legend(title=phrase(comparison, plot.axes[0]) if plot.axes else None)
     with drawing.style(style, {"font.size": 7.5} if width else {}):
@@ -306,9 +310,7 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot, size: int) -> No
     drawn = {group[0] if group else "mean" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
     if not plot.guesses.keys().isdisjoint(plot.lines):
-        handles[GUESS if size > 7 else GUESS.partition(":")[0]] = Line2D(
-            [], [], color=mpl.rcParams["text.color"], **GUESSED
-        )
+        handles[GUESS if size > 7 else GUESS.partition(":")[0]] = Line2D([], [], **guessed())
     longest = max(len(x) for text in handles for x in text.splitlines())
     columns = min(len(handles), max(1, int(figure.get_figwidth() * 104 / size / (7 + longest))))
     mixed = ", ".join(phrase(comparison, axis) for axis in plot.axes[1 + plot.sides :])
