@@ -83,7 +83,7 @@ class Report:
                 self.add(fault)
 
     def add(self, fault: Fault) -> None:
-        """Record a fault of the checked part; of the faults with one name, `faults` lists the first and counts the others."""
+        """Record a fault of the checked part. Of faults with one name, `faults` lists the first and counts the rest."""
         self._faults.setdefault(fault.name, []).append(fault)
 
     @contextmanager
