@@ -7,8 +7,8 @@ number is the share of the way from guessing (always the largest class) to sciki
 logistic regression on standardized features (not private), mean and standard deviation over the splits. 4 agents,
 δ = 1e-5. Rows of the table:
 
-- default: `mpinodes run data.file=FILE privacy.budget.epsilon=E` on features that were scaled to norm 1;
-- init: `mpinodes init FILE`, then `mpinodes run`, on the raw features;
+- default: `mpirun -n 5 mpinodes run data.file=FILE privacy.budget.epsilon=E` on features that were scaled to norm 1;
+- init: `mpinodes init FILE`, then `mpirun -n 5 mpinodes run`, on the raw features;
 - tuned: `mpinodes tune --private` on another split, then the 10 splits; tuning is not included in ε;
 - accounted: `mpinodes tune --accounted` on each split; ε includes tuning;
 - curator, one-shot, no-noise: the settings of "tuned" with this `baseline`.
@@ -19,10 +19,9 @@ OUT/results.json collects the numbers; rows that are there are not computed agai
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -38,12 +37,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mpinodes import init, run_lockstep, tune
-from mpinodes.core.asked import parse
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.launch.launching import mpirun
 
 NAMES = ("breast_cancer", "wine", "digits")
-FIXED = ["report=false", "comparator=false", "topology.agents=4"]
+AGENTS = 4
+FIXED = ["report=false", "comparator=false", f"topology.agents={AGENTS}"]
 OTHER = 1000  # the split on which settings are tuned
 
 
@@ -93,25 +92,26 @@ def written(place: Path, name: str, split: int, scaled: bool) -> tuple[Path, flo
     return path, float(guess), float(model.score(raw[test], targets[test]))
 
 
-def accuracy(place: Path, words: list[str], file: Path | None = None) -> float:
-    """Run an experiment, and return the test accuracy of its last decision."""
-    number = len(list(place.glob("run-*")))
-    directory = run_lockstep(parse(str(file) if file else None, [*words, f"output.dir={place}/run-{number}"]))
+def command(*words: str, ranks: int | None = None) -> None:
+    """Run a command of mpinodes in one process, or with ranks; raise RuntimeError with its output if it failed."""
+    line = [sys.executable, "-m", "mpinodes", *words]
+    ended = subprocess.run([*mpirun(), "-n", str(ranks), *line] if ranks else line, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"failed: {' '.join(line)}\n{ended.stdout}{ended.stderr}")
+
+
+def accuracy(place: Path, *words: str) -> float:
+    """Run an experiment by `mpirun mpinodes run`, and return the test accuracy of its last decision."""
+    directory = place / f"run-{len(list(place.glob('run-*')))}"
+    command("run", *words, f"output.dir={directory}", ranks=2 if "baseline=curator" in words else AGENTS + 1)
     return float(json.loads((directory / "summary.json").read_text())["accuracy_last_decision"]["test"])
-
-
-def command(main: Any, *words: str) -> None:
-    """Run a command of mpinodes in this process, without its output; raise RuntimeError if it fails."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        if main(list(words)):
-            raise RuntimeError(f"failed: {words}")
 
 
 def initial(place: Path, file: Path, words: list[str]) -> Path:
     """Write an experiment by `mpinodes init`, and return its path."""
     out = place / f"{file.stem}.toml"
     out.unlink(missing_ok=True)
-    command(init.main, str(file), *words, "--output", str(out))
+    command("init", str(file), *words, "--output", str(out))
     return out
 
 
@@ -121,7 +121,7 @@ def tuned(place: Path, case: Case, file: Path, mode: str, trials: int, words: li
     out = place / f"tuned-{mode}-{file.stem}-{case.adjacency}-{case.epsilon:g}.toml"
     named = start.rename(place / f"{out.stem}-start.toml")
     if not out.exists():
-        command(tune.main, str(named), f"--{mode}", "--trials", str(trials), "--output", str(out))
+        command("tune", str(named), f"--{mode}", "--trials", str(trials), "--output", str(out))
     return out
 
 
@@ -130,7 +130,6 @@ def measured(place: Path, case: Case, splits: int, trials: int) -> dict[str, Any
     begun, marks, shares = time.perf_counter(), [], []
     words = [*FIXED, f"topology.name={case.graph}", f"privacy.adjacency={case.adjacency}"]
     words += [f"privacy.budget.epsilon={case.epsilon:g}"]
-    settings = None
     if case.row in ("tuned", "curator", "one-shot", "no-noise"):
         other = written(place, case.name, OTHER, scaled=False)[0]
         on_complete = [word.replace("=ring", "=complete") for word in words]
@@ -138,15 +137,15 @@ def measured(place: Path, case: Case, splits: int, trials: int) -> dict[str, Any
     for split in range(splits):
         path, guess, best = written(place, case.name, split, case.row == "default")
         if case.row == "default":
-            value = accuracy(place, [*words, f"data.file={path}", "data.train=0.8"])
+            value = accuracy(place, *words, f"data.file={path}", "data.train=0.8")
         elif case.row == "init":
-            value = accuracy(place, [], initial(place, path, words))
+            value = accuracy(place, str(initial(place, path, words)))
         elif case.row == "accounted":
             as_if_public = [*words, "data.facts=stated"]  # the facts of all rows are those that `init` reads
-            value = accuracy(place, [], tuned(place, case, path, "accounted", trials, as_if_public))
+            value = accuracy(place, str(tuned(place, case, path, "accounted", trials, as_if_public)))
         else:
             baseline = [] if case.row == "tuned" else [f"baseline={case.row}"]
-            value = accuracy(place, [*words, *baseline, f"data.file={path}"], settings)
+            value = accuracy(place, str(settings), *words, *baseline, f"data.file={path}")
         marks.append((value, guess, best))
         shares.append((value - guess) / (best - guess))
     deviation = float(np.std(shares, ddof=1)) if splits > 1 else 0.0
