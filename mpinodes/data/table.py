@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from math import isfinite, nan
+from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -212,10 +212,11 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
         elif entries[order[column]].strip().lower() in MISSING:
             remedy += "; fill in missing values by a public constant, or leave out their samples"
         elif names:
-            name, dummies = names[column], f"pandas.get_dummies(pandas.read_csv({path.name!r}), columns="
-            remedy += f"; if {name!r} is the target, set data.target={name}" * (not stated.target)
-            remedy += f"; leave an identifier out; make numbers of words: {dummies}[{name!r}], dtype=int)"
-            remedy += ".to_csv('new.csv', index=False), and type data.file=new.csv data.target=<column>"
+            words = [name for name, k in zip(names[:-1], order[:-1], strict=True) if isnan(number_of(entries[k]))]
+            dummies = f"pandas.get_dummies(pandas.read_csv({path.name!r}), columns={words}, dtype=int)"
+            remedy += f"; if {names[column]!r} is the target, set data.target={names[column]}" * (not stated.target)
+            remedy += f"; leave an identifier out; make numbers of words: {dummies}.to_csv('new.csv', index=False)"
+            remedy += ", and use new.csv with data.target=<column>"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)
