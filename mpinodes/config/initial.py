@@ -12,6 +12,7 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import Tree, merge, overridden
 from mpinodes.core.errors import BadInput
+from mpinodes.data.source import shown
 
 AGENT = "{agent}"
 BUDGET, DELTA = 8.0, 1e-5
@@ -36,11 +37,18 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
         BadInput: the files cannot be used; the message says what to do.
     """
     name, number = _common_name(files), len(files) if len(files) > 1 else 0
-    settings, line = registry.find(registry.STREAMS, "file").initial(name, asked.get("data", {}), number)
+    settings, line, names = registry.find(registry.STREAMS, "file").initial(name, asked.get("data", {}), number)
     tree = overridden(merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}), asked)
     compose(tree, None)
     comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")
-    return tree, f"{HEAD}{comment}\n{tomli_w.dumps(tree)}", line
+    text = tomli_w.dumps(tree)
+    for key in ("lower", "upper"):
+        bounds = tree["data"].get("scaling", {}).get(key)
+        if names and isinstance(bounds, list):  # behind each bound stands the name of its column
+            plain = "".join(f"    {bound},\n" for bound in bounds)
+            named = (f"    {bound},  # {shown(name)}\n" for bound, name in zip(bounds, names, strict=True))
+            text = text.replace(f"{key} = [\n{plain}", f"{key} = [\n{''.join(named)}")
+    return tree, f"{HEAD}{comment}\n{text}", line
 
 
 def _common_name(files: Sequence[str]) -> str:

@@ -38,12 +38,14 @@ class Facts(NamedTuple):
         settings: the keys of the section `data` that state the facts.
         targets: how targets are read.
         line: a line that describes the samples.
+        names: the names of the features' columns in the first file; empty if there are none.
         twice: the names that several columns of a file have.
     """
 
     settings: dict[str, Any]
     targets: Targets
     line: str
+    names: list[str]
     twice: list[str]
 
 
@@ -62,12 +64,12 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         BadInput: a file cannot be read, or its number of columns differs from the first file.
     """
     targets, norms, low, high, widths = [], list[Vector](), np.inf, -np.inf, set[int]()
-    is_dense, names, twice = paths[0].suffix in table.DENSE, "", list[str]()
+    is_dense, names, twice = paths[0].suffix in table.DENSE, list[str](), list[str]()
     for path in paths:
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
-            names = f": {listed(content.names[:-1])}" if content.names else ""
+            names = names or list(content.names[:-1])
             header = bool(content.names) if path.suffix == ".csv" else None
             twice += [name for name, number in Counter(content.names).items() if number > 1]
             if widths <= {features.shape[1]}:
@@ -87,17 +89,19 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         facts["scaling"] = {"norm": 1.0}
         if is_dense:
             lower, upper = np.where(low == high, (-abs(low), abs(high)), (low, high))  # so that ones stay ones
-            facts["scaling"] = {"lower": _rounded(lower, np.floor), "upper": _rounded(upper, np.ceil), "norm": 1.0}
+            bounds = {"lower": _rounded(lower, np.floor), "upper": _rounded(upper, np.ceil)}
+            facts["scaling"] = {key: values[0] if len({*values}) == 1 else values for key, values in bounds.items()}
+            facts["scaling"]["norm"] = 1.0
     if how.kind == "real":
         numbers = np.array([number_of(str(target)) for target in targets])
         if not 0.1 <= abs(numbers).max() <= 1:
-            bounds = [*_rounded(numbers.min(keepdims=True), np.floor), *_rounded(numbers.max(keepdims=True), np.ceil)]
-            facts["scaling"] = facts.get("scaling", {}) | {"targets": bounds}
+            ends = [*_rounded(numbers.min(keepdims=True), np.floor), *_rounded(numbers.max(keepdims=True), np.ceil)]
+            facts["scaling"] = facts.get("scaling", {}) | {"targets": ends}
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
-    line = f"{len(targets)} samples, {max(widths)} features{names} ({scale}), {labels}"
-    return Facts(settings, how, line, twice)
+    line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {labels}"
+    return Facts(settings, how, line, names, twice)
 
 
 def read_targets(targets: Sequence[Any]) -> Targets:
@@ -119,4 +123,4 @@ def _rounded(bounds: Any, outward: Any) -> list[float]:
     """Return bounds with `DIGITS` significant digits, rounded by `outward`: np.floor or np.ceil."""
     with np.errstate(invalid="ignore"):  # an entry that is not finite is reported when the file is read again
         unit = 10.0 ** (np.floor(np.log10(np.maximum(abs(bounds), 1e-300))) + 1 - DIGITS)
-        return [float(f"{value:.{DIGITS}g}") for value in outward(bounds / unit) * unit]
+        return [float(f"{value:.{DIGITS}g}") for value in outward(bounds / unit) * unit + 0.0]  # 0, not -0

@@ -227,10 +227,13 @@ def _seem_names(entries: Sequence[str], target: str) -> bool:
     """Return whether the first line of a .csv seems to contain the names of columns.
 
     The line contains names in three cases: the user states the target's name; no entry is a number; or the entries
-    count the columns from 0, as pandas names columns without names.
+    count the columns from 0, as pandas names columns without names. At least three features must be counted if the
+    target's column has a name that is no number.
     """
     numbers = [number_of(entry) for entry in entries]
-    return bool(target) or not any(map(isfinite, numbers)) or numbers == list(range(len(numbers)))
+    is_count = numbers[:-1] == list(range(len(numbers) - 1))
+    is_counted = is_count and (numbers[-1] == len(numbers) - 1 or (len(numbers) > 3 and isnan(numbers[-1])))
+    return bool(target) or not any(map(isfinite, numbers)) or is_counted
 
 
 def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:

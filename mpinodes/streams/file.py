@@ -177,8 +177,10 @@ class File(LabelledStream):
         return {"data": data, "problem": {"loss": facts.LOSSES.get(targets, "logistic")}}
 
     @classmethod
-    def initial(cls, file: str, settings: Mapping[str, Any], agents: int = 0) -> tuple[Mapping[str, Any], str]:
-        """Return the settings of a first experiment on a file or on the agents' files, and a line on the samples.
+    def initial(
+        cls, file: str, settings: Mapping[str, Any], agents: int = 0
+    ) -> tuple[Mapping[str, Any], str, list[str]]:
+        """Return a first experiment on a file or on the agents' files, a line on the samples, and names of features.
 
         Args:
             file: the file; a name with {agent} stands for the files of all agents.
@@ -199,7 +201,7 @@ class File(LabelledStream):
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
         data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
         problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
-        return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}"
+        return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}", about.names
 
     @classmethod
     def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:

@@ -93,7 +93,7 @@ def test_init_writes_an_experiment_that_learns_and_is_proven_once_its_facts_are_
         (FEATURES[:, 0], ("real", None, "least-squares")),
     ],
 )
-@pytest.mark.parametrize("top", ["a,b,c,y\n", "0,1,2,3\n", ""])
+@pytest.mark.parametrize("top", ["a,b,c,y\n", "0,1,2,3\n", "0,1,2,y\n", ""])
 def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
     out = tmp_path / "e.toml"
     assert init([str(write(tmp_path / "some.csv", targets, top)), "--output", str(out)]) == 0
@@ -101,6 +101,17 @@ def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
     data = tree["data"]
     assert (data["targets"], data.get("labels"), tree["problem"]["loss"]) == settings
     assert (data["facts"], data["header"], data["columns"]) == ("read", bool(top), 3)
+
+
+def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_path):
+    (tmp_path / "some.csv").write_text('age,"b\tc",y\n30,0,no\n30,12,yes\n90,4,yes\n')
+    (tmp_path / "same.csv").write_text("a,b,y\n3,3,no\n0,0,yes\n2,0,yes\n")
+    for name in ("some", "same"):
+        assert init([f"{tmp_path}/{name}.csv", "topology.agents=1", "--output", f"{tmp_path}/{name}.toml"]) == 0
+    text = (tmp_path / "some.toml").read_text()
+    assert "lower = [\n    30.0,  # 'age'\n    0.0,  # 'b\\tc'\n]\nupper = [\n    90.0,  # 'age'\n    12.0,  #" in text
+    assert tomllib.loads(text)["data"]["scaling"] == {"lower": [30, 0], "upper": [90, 12], "norm": 1}
+    assert "lower = 0.0\nupper = 3.0\n" in (tmp_path / "same.toml").read_text()
 
 
 def test_init_keeps_a_column_of_ones(tmp_path):
