@@ -63,7 +63,7 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     Raises:
         BadInput: a file cannot be read, or its number of columns differs from the first file.
     """
-    targets, norms, low, high, widths = [], list[Vector](), np.inf, -np.inf, set[int]()
+    targets, norms, parts, widths = [], list[Vector](), list[Vector](), set[int]()
     is_dense, names, twice = paths[0].suffix in table.DENSE, list[str](), list[str]()
     for path in paths:
         if is_dense:
@@ -72,8 +72,7 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
             names = names or list(content.names[:-1])
             header = bool(content.names) if path.suffix == ".csv" else None
             twice += [name for name, number in Counter(content.names).items() if number > 1]
-            if widths <= {features.shape[1]}:
-                low, high = np.minimum(low, features.min(axis=0)), np.maximum(high, features.max(axis=0))
+            parts.append(features)
         else:
             source = libsvm.read(path, None, ())
             features, some = source.features(np.arange(len(source.targets))), source.targets
@@ -88,8 +87,7 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     if not 0.1 <= np.median(norm) <= norm.max() <= 1 + 1e-9:
         facts["scaling"] = {"norm": 1.0}
         if is_dense:
-            lower, upper = np.where(low == high, (-abs(low), abs(high)), (low, high))  # so that ones stay ones
-            bounds = {"lower": _rounded(lower, np.floor), "upper": _rounded(upper, np.ceil)}
+            bounds = dict(zip(("lower", "upper"), _bounds(np.concatenate(parts)), strict=True))
             facts["scaling"] = {key: values[0] if len({*values}) == 1 else values for key, values in bounds.items()}
             facts["scaling"]["norm"] = 1.0
     if how.kind == "real":
@@ -117,6 +115,19 @@ def read_targets(targets: Sequence[Any]) -> Targets:
     labels: list[Any] = [int(number) if number % 1 == 0 else number for number in numbers]
     labels = labels or sorted(words)
     return Targets("labels" if len(labels) == 2 else "classes", labels)
+
+
+def _bounds(features: Vector) -> tuple[list[float], list[float]]:
+    """Return the lower and the upper bounds of columns (k, d), which become -1 and 1.
+
+    If most samples have the smallest or the largest value of a column, the bounds lie around this value, which becomes
+    0. So mostly empty columns, as those of words, do not hide the others. A constant that is not 0 becomes 1 or -1.
+    """
+    low, high, median = features.min(axis=0), features.max(axis=0), [np.median(column) for column in features.T]
+    is_constant = low == high
+    lower = np.where(is_constant, -abs(low), np.where(low == median, 2 * low - high, low))
+    upper = np.where(is_constant, abs(high), np.where(high == median, 2 * high - low, high))
+    return _rounded(lower, np.floor), _rounded(upper, np.ceil)
 
 
 def _rounded(bounds: Any, outward: Any) -> list[float]:

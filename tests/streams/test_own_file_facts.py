@@ -104,8 +104,8 @@ def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
 
 
 def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_path):
-    (tmp_path / "some.csv").write_text('age,"b\tc",y\n30,0,no\n30,12,yes\n90,4,yes\n')
-    (tmp_path / "same.csv").write_text("a,b,y\n3,3,no\n0,0,yes\n2,0,yes\n")
+    (tmp_path / "some.csv").write_text('age,"b\tc",y\n30,0,no\n50,12,yes\n90,4,yes\n')
+    (tmp_path / "same.csv").write_text("a,b,y\n3,3,no\n0,0,yes\n2,1,yes\n")
     for name in ("some", "same"):
         assert init([f"{tmp_path}/{name}.csv", "topology.agents=1", "--output", f"{tmp_path}/{name}.toml"]) == 0
     text = (tmp_path / "some.toml").read_text()
@@ -114,8 +114,17 @@ def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_pa
     assert "lower = 0.0\nupper = 3.0\n" in (tmp_path / "same.toml").read_text()
 
 
+def test_init_puts_a_usual_smallest_or_largest_value_in_the_middle(tmp_path):
+    """The files of both agents count; 2 in 3 samples have the value that becomes 0."""
+    for agent, rows in enumerate(["0,5,-1,no\n0,5,-1,yes\n1,5,1,no\n", "0,5,-1,no\n0,3,-1,yes\n1,5,1,no\n"]):
+        (tmp_path / f"p-{agent}.csv").write_text(f"few,many,sign,y\n{rows}")
+    assert init([*(f"{tmp_path}/p-{agent}.csv" for agent in (0, 1)), "--output", str(tmp_path / "e.toml")]) == 0
+    scaling = tomllib.loads((tmp_path / "e.toml").read_text())["data"]["scaling"]
+    assert scaling == {"lower": [-1, 3, -3], "upper": [1, 7, 1], "norm": 1}
+
+
 def test_init_keeps_a_column_of_ones(tmp_path):
-    (tmp_path / "some.csv").write_text("a,one,minus,zero,y\n30,1,-2,0,no\n30,1,-2,0,yes\n90,1,-2,0,yes\n")
+    (tmp_path / "some.csv").write_text("a,one,minus,zero,y\n30,1,-2,0,no\n30,1,-2,0,yes\n90,1,-2,0,yes\n90,1,-2,0,no\n")
     assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
     rows = compose(parse(str(tmp_path / "e.toml"), []), None).stream._sources[0].features(np.arange(2))
     assert np.allclose(rows[:, 1:] * np.sqrt(3), [1, -1, 0])
