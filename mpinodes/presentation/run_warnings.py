@@ -127,7 +127,8 @@ def of_numbers(s: Summary) -> dict[str, str]:
         ):
             if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
                 is_large = code == "no-better-than-mean-target" and low > 10
-                advice = " Large targets need data.scaling={targets=[lower, upper]}." if is_large else ""
+                advice = " To search better settings: mpinodes tune." if privacy.budget else ""
+                advice = " Large targets need data.scaling={targets=[lower, upper]}." if is_large else advice
                 how = "No better" if high == low else "Worse"
                 add(made, code, f"{how} than {than}: {words.format(high, low)}.{advice}")
     if noise is None:

@@ -166,6 +166,10 @@ def test_the_accuracy_of_guessing_is_no_better_than_guessing(useless, share):
     }
     (only,) = run_warnings.sentences(typed(summary))
     assert only.startswith("No better than" if share == 0.52 else "Worse than")
+    assert "mpinodes tune" not in only  # tuning needs a budget
+    summary["privacy"]["budget"] = {"epsilon": 8, "delta": 1e-5, "kept_by": "noise", "stops": [None]}
+    (only,) = run_warnings.sentences(typed(summary))
+    assert only.endswith("To search better settings: mpinodes tune.")
     assert NO_BETTER in run_warnings.of(typed(summary))
     summary["accuracy"]["test"] = 0.53
     assert run_warnings.sentences(typed(summary)) == []
