@@ -19,8 +19,8 @@ BUDGET, DELTA = 8.0, 1e-5
 HEAD = """\
 # Written by mpinodes init. The facts in [data] were read from the data, so nothing is proven yet. Check that each fact
 # may be public: the names of the labels, the number of columns, the bounds in scaling. Replace bounds by numbers that
-# you know without looking at the data. Then set facts = "stated". If most samples have the smallest or largest value of
-# a column, the bounds lie around this value.
+# you know without looking at the data. Then set facts = "stated". If the median of a column is near its smallest or
+# largest value, the bounds lie around the median.
 """
 
 

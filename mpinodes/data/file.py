@@ -22,6 +22,7 @@ from mpinodes.data.source import listed, number_of
 FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
 LOSSES = {"labels": "logistic", "classes": "softmax", "real": "least-squares"}  # the default loss, by data.targets
 DIGITS = 2  # significant digits of bounds, which are rounded outward
+OUTER = 0.2  # bounds lie around the median if it is nearer than this part of the range to one of its ends
 
 
 class Targets(NamedTuple):
@@ -120,13 +121,15 @@ def read_targets(targets: Sequence[Any]) -> Targets:
 def _bounds(features: Vector) -> tuple[list[float], list[float]]:
     """Return the lower and the upper bounds of columns (k, d), which become -1 and 1.
 
-    If most samples have the smallest or the largest value of a column, the bounds lie around this value, which becomes
-    0. So mostly empty columns, as those of words, do not hide the others. A constant that is not 0 becomes 1 or -1.
+    If the median of a column is near its smallest or its largest value, the bounds lie around the median, which becomes
+    0. So columns that are mostly 0, or have few large values, do not hide the others. A constant other than 0 becomes 1
+    or -1.
     """
-    low, high, median = features.min(axis=0), features.max(axis=0), [np.median(column) for column in features.T]
-    is_constant = low == high
-    lower = np.where(is_constant, -abs(low), np.where(low == median, 2 * low - high, low))
-    upper = np.where(is_constant, abs(high), np.where(high == median, 2 * high - low, high))
+    low, high, median = features.min(axis=0), features.max(axis=0), np.array([np.median(x) for x in features.T])
+    with np.errstate(all="ignore"):  # an entry that is not finite is reported when the file is read again
+        is_constant, near = low == high, OUTER * (high - low)
+        lower = np.where(is_constant, -abs(low), np.where(median - low < near, 2 * median - high, low))
+        upper = np.where(is_constant, abs(high), np.where(high - median < near, 2 * median - low, high))
     return _rounded(lower, np.floor), _rounded(upper, np.ceil)
 
 

@@ -114,13 +114,13 @@ def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_pa
     assert "lower = 0.0\nupper = 3.0\n" in (tmp_path / "same.toml").read_text()
 
 
-def test_init_puts_a_usual_smallest_or_largest_value_in_the_middle(tmp_path):
-    """The files of both agents count; 2 in 3 samples have the value that becomes 0."""
-    for agent, rows in enumerate(["0,5,-1,no\n0,5,-1,yes\n1,5,1,no\n", "0,5,-1,no\n0,3,-1,yes\n1,5,1,no\n"]):
-        (tmp_path / f"p-{agent}.csv").write_text(f"few,many,sign,y\n{rows}")
+def test_init_puts_a_median_near_an_end_in_the_middle(tmp_path):
+    """The files of both agents count."""
+    for agent, rows in enumerate(["0,5,1,2,no\n0,5,1,3,no\n1,5,9,4,no\n", "0,5,2,1,no\n0,3,2,3,yes\n1,5,2,5,no\n"]):
+        (tmp_path / f"p-{agent}.csv").write_text(f"few,many,large,even,y\n{rows}")
     assert init([*(f"{tmp_path}/p-{agent}.csv" for agent in (0, 1)), "--output", str(tmp_path / "e.toml")]) == 0
     scaling = tomllib.loads((tmp_path / "e.toml").read_text())["data"]["scaling"]
-    assert scaling == {"lower": [-1, 3, -3], "upper": [1, 7, 1], "norm": 1}
+    assert scaling == {"lower": [-1, 3, -5, 1], "upper": [1, 7, 9, 5], "norm": 1}
 
 
 def test_init_keeps_a_column_of_ones(tmp_path):
