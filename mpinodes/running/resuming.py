@@ -80,11 +80,11 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> tuple[Setup, int, 
     for key, path in sources.files(e) if any(map(is_recorded, all_places)) else ():
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r}: the file has changed; start a new run")
-    done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
+    done = 0 if e.repeats == 1 else sum(summary_of(place) is not None for place in all_places)
     for place in all_places:
-        if is_done(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
+        if summary_of(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
             discard(place)
-    if is_done(run) and e.rounds == asked["rounds"]:
+    if summary_of(run) and e.rounds == asked["rounds"]:
         more = f" add rounds=N with N > {e.rounds} to continue;" if (all_places[-1] / NAME).exists() else ""
         raise BadInput(
             f"--resume {run}: all {e.rounds} rounds are done;{more} to draw the report: mpinodes report {run}"
@@ -110,14 +110,6 @@ def sent_again(run: Path) -> BadInput:
         f"--resume {run}: the noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
         "last checkpoint would be sent again with other noise, which costs further privacy; start a new run"
     )
-
-
-def is_done(place: Path) -> bool:
-    """Return whether a directory has the summary of a complete run.
-
-    A summary that this version of mpinodes cannot read does not count.
-    """
-    return summary_of(place) is not None
 
 
 def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
