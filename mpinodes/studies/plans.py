@@ -38,11 +38,10 @@ from mpinodes.runlog.checkpoints import Chunk
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
 from mpinodes.runlog.versions import VERSION, require_version
-from mpinodes.running.job import Job
+from mpinodes.running.job import FAILED_FILE, Job
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
-FAILED = "failed.txt"  # in the directory of a failed run: the reason
 LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name, and the number of hash digits after
 
 
@@ -297,13 +296,13 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
 def note_failure(place: Path, reason: str) -> None:
     """Write the reason of a failure into the directory of the failed run."""
     place.mkdir(parents=True, exist_ok=True)
-    write_text(place / FAILED, reason + "\n")
+    write_text(place / FAILED_FILE, reason + "\n")
 
 
 def failure(place: Path) -> str:
     """Return the reason why the run in a directory failed, or "" if the run did not fail."""
     try:
-        return (place / FAILED).read_text("utf-8").strip()
+        return (place / FAILED_FILE).read_text("utf-8").strip()
     except OSError:
         return ""
 
