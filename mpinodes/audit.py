@@ -115,7 +115,7 @@ class AuditedRun:
                 file.write_text(tomli_w.dumps(once), "utf-8")
             except BadInput as error:
                 refuse(error)
-        asked = self._shared(asked)
+        asked = self._shared(asked)[-1]
         if asked is None:
             return BAD_INPUT
         with threadpool_limits(1), np.errstate(all="ignore"):
@@ -123,7 +123,7 @@ class AuditedRun:
                 if code := self.job.run([str(file)]):
                     return code
             code = self._judge(asked, directory)
-        return int(self._shared(code))
+        return int(self._shared(code)[-1])
 
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the adversary's games, and print the table of the results.
@@ -193,8 +193,8 @@ class AuditedRun:
             seed: the seed of the audit.
 
         Returns:
-            On the logger, a dictionary from the index of a game to the results (pairs, 2): a pair has a run on each of
-            two adjacent data sets. On other ranks, an empty dictionary.
+            A dictionary from the index of a game to the results (pairs, 2): a pair has a run on each of two adjacent
+            data sets.
         """
         import numpy as np
 
@@ -204,23 +204,19 @@ class AuditedRun:
         share = np.array_split(np.arange(PAIRS), self._ranks)[self._rank].tolist()
         mine = {
             k: pairs(compose(games[k].asked, None), target, share, seed)
-            for k, target in enumerate(self._shared(targets))
+            for k, target in enumerate(self._shared(targets)[-1])
             if target
         }
-        if not self._world:
-            return mine
-        self._shared(None)  # wait for all ranks without a busy loop
-        shares = self._world.gather(mine, root=self._logger) or []
-        return {k: np.concatenate([of_rank[k] for of_rank in shares]) for k in mine if shares}
+        shares = self._shared(mine)
+        return {k: np.concatenate([of_rank[k] for of_rank in shares]) for k in mine}
 
-    def _shared(self, value: Any) -> Any:
-        """Return the `value` of the logger (the last rank) on every rank. The ranks wait without a busy loop."""
+    def _shared(self, value: Any) -> list[Any]:
+        """Return on every rank the `value` of each rank; that of the logger comes last."""
         if not self._world:
-            return value
+            return [value]
         from mpinodes.rounds.waiting import Waits
 
-        Waits(self._world, math.inf).patiently([self._world.Ibarrier()])  # MPI_Bcast alone would use a whole core
-        return self._world.bcast(value, root=self._logger)
+        return Waits(self._world, math.inf).share(value)
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:

@@ -42,11 +42,6 @@ class Setting(NamedTuple):
     by_part: dict[str, Key] = {}
 
     @property
-    def choices(self) -> list[str]:
-        """Return the allowed words of all parts in which the type of the key is a list of words."""
-        return list(dict.fromkeys(word for key in self.by_part.values() for word in options(key.type)))
-
-    @property
     def default(self) -> str:
         """Return the default of the key; if parts have different defaults, or some have none, each default with parts.
 
@@ -63,7 +58,8 @@ class Setting(NamedTuple):
     @property
     def text(self) -> str:
         """Return a text with the meaning, the choices and the default of the key, as far as the key has them."""
-        meaning, choices = self.meaning, " | ".join(self.choices)
+        words = dict.fromkeys(word for key in self.by_part.values() for word in options(key.type))
+        meaning, choices = self.meaning, " | ".join(words)
         parts = [part for part, key in self.by_part.items() if options(key.type)]
         if parts and len(parts) < len(self.by_part):
             choices += f" for {', '.join(parts)}"

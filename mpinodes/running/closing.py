@@ -100,9 +100,8 @@ def finish(
         rounds_per_second=rounds / seconds, **structs.asdict(evaluator.summary()),
         bounds=[bound_section(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
         solver=accounting.solver, seconds=seconds, versions=json.loads(record.attrs["versions"]), partial=is_partial,
-        asked=list(setup.asked),
+        asked=list(setup.asked), model=marks or None,
     )  # fmt: skip
-    summary.model = marks or None
     if sentence := setup.stream.warning:
         run_warnings.add(summary, "features-not-scaled", sentence)
     return conclude(setup, directory, summary, watch)

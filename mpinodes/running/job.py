@@ -420,7 +420,7 @@ class Job(ExitStack):
         self._logged(text + "\n")
         return code
 
-    # The methods of a `repeats.RoundsSource`.
+    # The methods that `repeats.log` calls.
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """Return the number of complete repeats, and the logger's checkpoint from which the next repeat continues.

@@ -69,20 +69,18 @@ class Logger:
         drawing |= {"rounds": [sorted(graph.edges(t)) for t in drawn], "names": graph.names}
         texts = {"experiment": e.toml(), "versions": json.dumps(versions(mpi)), "topology": json.dumps(drawing)}
         facts = {"attributes": texts, "sizes": {"agent": graph.agents, "coordinate": setup.dimension}}
-        asked_for = directory / "experiment.toml"
+        file, text = directory / "experiment.toml", headed(setup)
         if checkpoint is None:
-            if not asked_for.exists() or asked_for.read_text("utf-8") != headed(setup):
-                write_text(asked_for, headed(setup))
+            write_text(file, text)
             self._log = Log(directory / NAME, facts)
         else:
             self._done, self._fitness, self._seconds = checkpoint["round"], checkpoint["fitness"], checkpoint["seconds"]
             self._evaluator.restore(checkpoint["evaluator"])
             self._log = Log(directory / NAME, facts, checkpoint["log"], self._done)
             self._keeper.save(self._done, {**checkpoint, "stops": False})  # the agents may now send later rounds
-            if asked_for.read_text("utf-8") != (text := headed(setup)):
-                began = asked_for.stat().st_mtime
-                write_text(asked_for, text)
-                os.utime(asked_for, (began, began))  # the time of this file is the time at which the run began
+            began = file.stat().st_mtime
+            write_text(file, text)
+            os.utime(file, (began, began))  # the time of this file is the time at which the run began
             (directory / "summary.json").unlink(missing_ok=True)  # exists if the user adds rounds to a finished run
         (directory / RECORD).unlink(missing_ok=True)  # readers would find only the old rounds in this file
         self._keeper.forget_after(self._done)

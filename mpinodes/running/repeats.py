@@ -11,10 +11,10 @@ subdirectory of the run directory:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from mpinodes.core.experiment import single_run
 from mpinodes.evaluation.accounting import Accounting, together_section
 from mpinodes.finished.siblings import files_mark_of, headed
 from mpinodes.privacy.together import Together, other_data
-from mpinodes.runlog.checkpoints import Chunk, Kept, Stopped, discard, places
+from mpinodes.runlog.checkpoints import Kept, Stopped, discard, places
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.export import add_dimension, add_variable, new_record
 from mpinodes.runlog.log import Variable
@@ -36,48 +36,18 @@ from mpinodes.running.logger import Logger
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import Stopwatch
 
-
-class RoundsSource(Protocol):
-    """Provide the numbers that the agents log in all repeats.
-
-    The numbers come from the MPI ranks of the agents, or are computed in this process (lockstep).
-
-    Attributes:
-        times: for the last repeat, two lists with an entry for each rank, the logger last: the seconds for which the
-            rank computed, and the seconds for which the rank waited. None if one process computed all rounds.
-    """
-
-    times: list[list[float]] | None
-
-    def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """Return the number of complete repeats, and the checkpoint from which the logger continues the next repeat.
-
-        The checkpoint is None if the next repeat starts at round 1.
-
-        Args:
-            places: the directories of all repeats.
-            agents: the number of agents.
-        """
-
-    def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Yield what all agents log in the next repeat, in chunks of consecutive rounds; the last chunk has the models.
-
-        The format of the numbers is `core.events.Layout`.
-
-        Args:
-            run: the set-up of the repeat.
-            place: the directory of the repeat.
-        """
+if TYPE_CHECKING:
+    from mpinodes.running.job import Job
 
 
-def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
+def log(setup: Setup, directory: Path, mpi: str, job: Job, begun: float) -> Summary:
     """Log and finish all repeats of an experiment, and return the summary of all repeats together.
 
     Args:
         setup: the set-up of the first repeat.
         directory: the run directory.
         mpi: the name of the MPI library, for the record.
-        rounds: provides the numbers that the agents log.
+        job: provides the numbers that the agents log. The ranks of the agents send them, or the job computes them.
         begun: the time at which the command started, from `time.perf_counter`.
 
     Raises:
@@ -88,13 +58,13 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     same_data = e.repeats > 1 and e.private and not other_data(setup)
     together = Together(e.privacy.adjacency)
     all_places = places(directory, e.repeats)
-    done, checkpoint = rounds.first(all_places, setup.topology.agents)
+    done, checkpoint = job.first(all_places, setup.topology.agents)
 
     def follow(run: Setup, place: Path, watch: Stopwatch, checkpoint: Kept | None) -> Summary:
         logger = Logger(run, place, mpi, watch, checkpoint)
-        if stopped := logger.follow(rounds.chunks(run, place)):
+        if stopped := logger.follow(job.chunks(run, place)):
             raise Stopped(directory, stopped)
-        watch.of_ranks(rounds.times)
+        watch.of_ranks(job.times)
         summary = logger.finish()
         if same_data:
             logger.accounting.publish(together, files_mark_of(place / "experiment.toml"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mpinodes.config import own_files as sources
 from mpinodes.config.noise_key import fingerprint
@@ -27,22 +26,7 @@ LONGER = ("rounds", "data.epochs")
 MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *SOURCES)
 
 
-class Reopened(NamedTuple):
-    """Hold a run that can be resumed.
-
-    Attributes:
-        setup: the set-up of the run.
-        done: the number of finished repeats; 0 if the run has no repeats.
-        checkpoints: the logger's checkpoints of the next repeat, the latest first; with secret noise, only the latest.
-            Empty if the repeat starts at round 1, or if all repeats are finished.
-    """
-
-    setup: Setup
-    done: int
-    checkpoints: list[Kept]
-
-
-def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
+def reopen(run: Path, words: list[str], ranks: int | None) -> tuple[Setup, int, list[Kept]]:
     """Check that a run can be resumed, and return its set-up and checkpoints.
 
     Checkpoints and rounds.log of finished repeats are deleted, unless `checkpoint.every` is set.
@@ -51,6 +35,11 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         run: the directory of the run.
         words: key=value pairs that override keys of the run's experiment.
         ranks: the number of MPI processes, as in `set_up`.
+
+    Returns:
+        Three values: the set-up of the run; the number of finished repeats, which is 0 if the run has no repeats; and
+        the logger's checkpoints of the next repeat, the latest first. With secret noise, the list has only the latest
+        checkpoint. The list is empty if the repeat starts at round 1, or if all repeats are finished.
 
     Raises:
         BadInput: the run cannot be resumed. For example, the run is finished, a pair changes a key on which logged
@@ -91,18 +80,18 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     for key, path in sources.files(e) if any(map(is_recorded, all_places)) else ():
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r}: the file has changed; start a new run")
-    done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
+    done = 0 if e.repeats == 1 else sum(summary_of(place) is not None for place in all_places)
     for place in all_places:
-        if is_done(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
+        if summary_of(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
             discard(place)
-    if is_done(run) and e.rounds == asked["rounds"]:
+    if summary_of(run) and e.rounds == asked["rounds"]:
         more = f" add rounds=N with N > {e.rounds} to continue;" if (all_places[-1] / NAME).exists() else ""
         raise BadInput(
             f"--resume {run}: all {e.rounds} rounds are done;{more} to draw the report: mpinodes report {run}"
         )
     rehearse(setup)
     if done == len(all_places):  # only the summary of all repeats is missing
-        return Reopened(setup, done, [])
+        return setup, done, []
     place, single = all_places[done], single_run(e, done)
     if is_recorded(place) and not (place / NAME).exists():
         raise BadInput(
@@ -112,7 +101,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     checkpoints = list(_checkpoints(place, single, setup))
     if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
         raise sent_again(run)
-    return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
+    return setup, done, checkpoints[:1] if e.secret else checkpoints
 
 
 def sent_again(run: Path) -> BadInput:
@@ -121,14 +110,6 @@ def sent_again(run: Path) -> BadInput:
         f"--resume {run}: the noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
         "last checkpoint would be sent again with other noise, which costs further privacy; start a new run"
     )
-
-
-def is_done(place: Path) -> bool:
-    """Return whether a directory has the summary of a complete run.
-
-    A summary that this version of mpinodes cannot read does not count.
-    """
-    return summary_of(place) is not None
 
 
 def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mpinodes.bounds import bounds
-from mpinodes.config.building import build, rebuilt
+from mpinodes.config.building import rebuilt
 from mpinodes.config.compose import compose
-from mpinodes.config.metrics import metrics_of
 from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput, is_users, place_of
-from mpinodes.core.experiment import Experiment
-from mpinodes.core.parts import Loss, SampleLoss, Setup, Stream
+from mpinodes.core.parts import Loss, SampleLoss, Setup
 from mpinodes.rounds.step import Arrivals, Step
 from mpinodes.runlog.snapshot import packed_up
 from mpinodes.summary.summary import Summary
@@ -57,22 +53,6 @@ def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
 
         setup = rebuilt(setup, within_budget(setup, near))
     return setup
-
-
-def set_up_again(experiment: Experiment, connected_over: int, stream: Stream | None = None) -> Setup:
-    """Return the set-up of an experiment that was already checked, perhaps by another process.
-
-    Args:
-        experiment: the complete experiment, with the settings that keep its privacy budget.
-        connected_over: the number of rounds over which the graph is connected, which the first set-up computed.
-        stream: the data, if another set-up already has the stream of these data.
-
-    Raises:
-        BadInput: a file of the experiment is missing or malformed.
-    """
-    return replace(
-        build(experiment, stream), connected_over=connected_over, metrics=metrics_of(experiment.record.metrics)
-    )
 
 
 def rehearse(setup: Setup) -> None:

@@ -218,11 +218,8 @@ class Comparison:
         A group is all runs with equal values of the keys in `axes`. The returned dictionary maps these values to the
         mean; the mean is None if a run of the group lacks the result.
         """
-        estimates: dict[tuple[Any, ...], Estimate | None] = {}
-        for values, runs in self.groups.items():
-            results = [run.results.get(name) for run in runs]
-            estimates[values] = None if None in results else Estimate.of(results)
-        return estimates
+        results = {values: [run.results.get(name) for run in runs] for values, runs in self.groups.items()}
+        return {values: None if None in of_group else Estimate.of(of_group) for values, of_group in results.items()}
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Return the mean differences of results between each two values of the compared key, the first key of `axes`.

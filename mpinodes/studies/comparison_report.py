@@ -97,7 +97,8 @@ def write(
     comparison = Comparison.of(places, by, along)
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
     pairs, words = comparison.differences(compared_results(comparison)), len(comparison.axes)
-    numbers, paired = means(comparison), differences(comparison, pairs)
+    numbers = means(comparison)
+    paired, in_pairs = differences(comparison, pairs)
     in_words = means_in_words(comparison, numbers, chosen_results(comparison))
     named = {name: column.label for name, column in comparison.columns.items()}
     named |= {axis: figures.phrase(comparison, axis) for axis in comparison.axes}
@@ -136,7 +137,7 @@ def write(
         warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
         beyond = [f"Beyond the axes: {key}: {values}" for key, values in comparison.beyond()]
         cost, along_axis = _cost(comparison), []
-        in_pairs = differences_in_words(comparison, pairs).rename(columns=named)
+        in_pairs = in_pairs.rename(columns=named)
         if pairs:
             in_markdown = markdown(in_pairs, len(comparison.axes) + 1)
             along_axis = [f"## Differences along {named[comparison.axes[0]]}, by seed", "", in_markdown]
@@ -219,17 +220,22 @@ def means(comparison: Comparison) -> pandas.DataFrame:
     return frame_of(rows)
 
 
-def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a table with a row for each mean difference of a result between two values of the compared key.
+def differences(comparison: Comparison, pairs: Sequence[Difference]) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return two tables with a row for each mean difference of a result between two values of the compared key.
 
-    Each row has the 95 % confidence interval of the mean difference.
+    The first table has the numbers, the second table has the same as text. Each row has the 95 % confidence interval of
+    the mean difference.
     """
-    rows = []
+    numbers, words = [], []
     for d in pairs:
-        (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
-        row = {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
-        rows.append(at | row | {"difference_low": low, "difference_high": high, "seeds": d.estimate.number})
-    return frame_of(rows)
+        (low, high), mean, seeds = d.estimate.ends, d.estimate.mean, d.estimate.number
+        at = dict(zip(comparison.axes[1:], d.at, strict=True))
+        row = {"one": d.one, "other": d.other, "result": d.result, "difference": mean}
+        numbers.append(at | row | {"difference_low": low, "difference_high": high, "seeds": seeds})
+        row = {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
+        row |= {"mean": f"{mean:.4g}", "95 % interval": "" if low is None else f"[{low:.4g}, {high:.4g}]"}
+        words.append({axis: shown(value) for axis, value in at.items()} | row | {"seeds": str(seeds)})
+    return frame_of(numbers), frame_of(words)
 
 
 def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
@@ -266,18 +272,6 @@ def wide(labelled: pandas.DataFrame, words: int, result: str) -> pandas.DataFram
     first, *rest = labelled.columns[:words]
     table = labelled.pivot_table(result, rest, first, "first", sort=False).reset_index()
     return table.rename_axis(columns=None).fillna("")
-
-
-def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a table of text with a row for each difference: its mean over seeds, and its 95 % confidence interval."""
-    rows = []
-    for d in pairs:
-        low, high = d.estimate.ends
-        row = {axis: shown(value) for axis, value in zip(comparison.axes[1:], d.at, strict=True)}
-        row |= {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
-        row |= {"mean": f"{d.estimate.mean:.4g}", "95 % interval": "" if low is None else f"[{low:.4g}, {high:.4g}]"}
-        rows.append(row | {"seeds": str(d.estimate.number)})
-    return frame_of(rows)
 
 
 def mean_and_deviation(mean: float, std: float | None) -> str:

@@ -5,6 +5,7 @@ To plan a run means to check its settings and to find its directory. These funct
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import os
@@ -12,7 +13,6 @@ import shutil
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +22,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mpinodes.config import own_files as sources
+from mpinodes.config.building import build
 from mpinodes.config.compose import compose
+from mpinodes.config.metrics import metrics_of
 from mpinodes.config.noise_key import noise_name
 from mpinodes.core import cached
 from mpinodes.core.errors import BadInput
@@ -38,15 +40,14 @@ from mpinodes.runlog.checkpoints import Chunk
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
 from mpinodes.runlog.versions import VERSION, require_version
-from mpinodes.running.job import Job
-from mpinodes.running.setup import kept_in_budget, set_up_again
+from mpinodes.running.job import FAILED_FILE, Job
+from mpinodes.running.setup import kept_in_budget
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
-FAILED = "failed.txt"  # in the directory of a failed run: the reason
 LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name, and the number of hash digits after
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PlannedRun:
     """Describe a run of a study, after its settings were checked.
 
@@ -204,7 +205,8 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
         plan, output = plans[k], Output(str(places[k]))
         e = replace(plan.experiment, output=output)
         seed = e.data.get("seed", e.seed)
-        setup = set_up_again(e, plan.connected_over, streams.get(seed))
+        setup = build(e, streams.get(seed))  # checked when the run was planned
+        setup = dataclasses.replace(setup, connected_over=plan.connected_over, metrics=metrics_of(e.record.metrics))
         streams[seed] = setup.stream
         return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
@@ -297,13 +299,13 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
 def note_failure(place: Path, reason: str) -> None:
     """Write the reason of a failure into the directory of the failed run."""
     place.mkdir(parents=True, exist_ok=True)
-    write_text(place / FAILED, reason + "\n")
+    write_text(place / FAILED_FILE, reason + "\n")
 
 
 def failure(place: Path) -> str:
     """Return the reason why the run in a directory failed, or "" if the run did not fail."""
     try:
-        return (place / FAILED).read_text("utf-8").strip()
+        return (place / FAILED_FILE).read_text("utf-8").strip()
     except OSError:
         return ""
 

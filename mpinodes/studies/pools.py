@@ -1,7 +1,7 @@
 """Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
-A pool is a function that applies a task to each item of a sequence. As soon as an item is done, the pool yields a pair:
-the index of the item, and the result of the task.
+A pool applies a task to each item of a sequence. As soon as an item is done, `Pool.apply` yields a pair: the index of
+the item, and the result of the task.
 """
 
 from __future__ import annotations
@@ -35,10 +35,6 @@ class Pool(NamedTuple):
 
     apply: Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
     size: int
-
-    def __call__(self, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Apply `do` to all items; yield the index and the result of each item."""
-        return self.apply(do, items)
 
 
 one_by_one = Pool(lambda do, items: enumerate(map(do, items)), 1)  # one item after another, in this process

@@ -106,8 +106,7 @@ class Study:
         source = words.pop(0) if has_source else {}
         file = None if isinstance(source, Mapping) else Path(os.path.expanduser(source))
         where = file if file is not None and file.is_dir() else None
-        is_tree, path = isinstance(source, Mapping), str(where / FILE if where else file)
-        tree = as_words(gathered(source)) if is_tree else parse(path, [])
+        tree = as_words(gathered(where / FILE if where else file or source))
         for word in words:
             tree = _with(tree, str(word))
         name = checked(tree.get(NAME, where.absolute().name if where else file.stem if file else "study"), str, NAME)

@@ -131,7 +131,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, par
         with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
             while groups:
                 died: list[list[int]] = []  # runs whose process died while it did several runs: each is done alone
-                for number, outcome in runner(partial(timed, perform), [[to_do[k] for k in ks] for ks in groups]):
+                for number, outcome in runner.apply(partial(timed, perform), [[to_do[k] for k in ks] for ks in groups]):
                     group, cpu = groups[number], cpu + (outcome.cpu if outcome else 0.0)
                     share = outcome and outcome._replace(seconds=outcome.seconds / len(group))
                     for i, k in enumerate(group):
@@ -241,7 +241,7 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
         groups = _groups(points, 4 * planner.size)
         while groups:
             died: list[list[int]] = []  # runs whose process died while it planned several runs: each is planned alone
-            for index, some in planner(partial(planned, runs=runs), [[points[k] for k in ks] for ks in groups]):
+            for index, some in planner.apply(partial(planned, runs=runs), [[points[k] for k in ks] for ks in groups]):
                 if some is None and len(groups[index]) > 1:
                     died += [[k] for k in groups[index]]
                     continue

@@ -63,9 +63,7 @@ class Tuned:
         mode: where trials were scored, and whether they cost privacy.
         settings: the best settings, by dotted key.
         scores: the score of each trial: an accuracy, or a root mean squared error with a minus sign; nan: it failed.
-        epsilons: the ε of the final run, and the ε of tuning and the final run together, both at δ.
-        runs: the number of runs of all trials, and how many of these were done before.
-        seconds: the wall-clock seconds of tuning, and the CPU seconds of the runs that were not done before.
+        cost: a text on what tuning cost: runs, seconds and ε.
         study: the directory of the trials.
         others: in mode "accounted", the number of other trials in this directory, whose cost no ε includes.
     """
@@ -74,19 +72,9 @@ class Tuned:
     mode: Mode
     settings: dict[str, Any]
     scores: list[float]
-    epsilons: tuple[float, float]
-    runs: tuple[int, int]
-    seconds: tuple[float, float]
+    cost: str
     study: Path
     others: int = 0
-
-    @property
-    def cost(self) -> str:
-        """Return a text on what tuning cost: runs, seconds and ε."""
-        (runs, before), (seconds, cpu), (final, whole) = self.runs, self.seconds, self.epsilons
-        done = f" ({before} done before, which are not in the seconds)" if before else ""
-        budget = f"budget of the final run ε = {final:.4g}{f', with tuning {whole:.4g}' * (self.mode == 'accounted')}"
-        return f"{runs} runs{done}: {seconds:.0f} s, {cpu:.0f} CPU seconds; {budget}"
 
     def __str__(self) -> str:
         best = np.nanmax(self.scores)
@@ -179,10 +167,12 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
         trials_of += os.urandom(16).hex() if setup.experiment.secret else ""  # the same settings have other noise
         tuning["tag"] = tag_of(setup, Tuning(**tuning, tag=sha256(trials_of.encode()).hexdigest()))
     tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
-    runs, seconds = (len(swept.plans), swept.before), (time.perf_counter() - begun, swept.cpu)
-    made = Tuned(output, mode, best, scores, (final, budget.epsilon), runs, seconds, place, len(others))
-    write_text(output, f"{HEAD}: {len(chosen)} trials {WORDS[mode]}.\n# {made.cost}.\n{tomli_w.dumps(tuned)}")
-    return made
+    done = f" ({swept.before} done before, which are not in the seconds)" if swept.before else ""
+    with_tuning = f", with tuning {budget.epsilon:.4g}" if mode == "accounted" else ""
+    cost = f"{len(swept.plans)} runs{done}: {time.perf_counter() - begun:.0f} s, {swept.cpu:.0f} CPU seconds; "
+    cost += f"budget of the final run ε = {final:.4g}{with_tuning}"
+    write_text(output, f"{HEAD}: {len(chosen)} trials {WORDS[mode]}.\n# {cost}.\n{tomli_w.dumps(tuned)}")
+    return Tuned(output, mode, best, scores, cost, place, len(others))
 
 
 def _space(setup: Setup) -> list[str]:

@@ -131,7 +131,7 @@ def test_runs_that_older_versions_wrote_are_read(tmp_path, undrawn):
     assert found([run])[0].keys["rounds"] == 8
     assert draw(run, vector=False).is_file()
     (run / "summary.json").unlink()
-    assert reopen(run, [], None).setup.experiment.rounds == 8
+    assert reopen(run, [], None)[0].experiment.rounds == 8
     assert Recorded(run).setup.experiment.rounds == 8
 
 
