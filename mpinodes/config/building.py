@@ -22,7 +22,7 @@ from mpinodes.config.registry import Classes
 from mpinodes.core.errors import is_users
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import Features, Vector, arrays
-from mpinodes.core.parts import Loss, Run, SampleLoss, Setup, Stream, Topology
+from mpinodes.core.parts import Links, Loss, Run, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import NoisyGradient
@@ -96,9 +96,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
         mechanism = classes.mechanism(experiment.privacy.epsilon, constant, experiment.noise.backend)
     if faults.takes or faults.most_late:
-        from mpinodes.topology.faults import Faulty  # imported here, so that agents without faults start faster
-
-        links = Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
+        links = Links(graph, faults, experiment.seed, mixing.hears == "each")
     return Setup(
         experiment, graph, stream,
         algorithm=classes.algorithm(run=visible, **hyper),

@@ -11,7 +11,7 @@ as `algorithm.<field>` or `data.<field>`. Class attributes are not settings.
     Loss         is the loss f^t of one agent in round t; `SampleLoss` is a loss of samples, chosen by `problem.loss`
     Stream       provides the data: the loss of each agent in each round
     Topology     is the graph: which agents send to which agents in a round
-    Links        decides which messages are lost or delayed
+    Links        decides which messages are lost or delayed; the only class of this list that no other class extends
     Set          is the constraint set
     Schedule     returns the step size of every round
     Metric       computes a number or curve for the record, the summary and the page of a run
