@@ -45,14 +45,6 @@ Probability = Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)]
 PositiveProbability = Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)]
 
 
-def as_matrix(agents: int, edges: Edges) -> Matrix:
-    """Return the adjacency matrix (n, n) of a graph: entry [j, i] says whether agent j sends to agent i."""
-    sends = np.zeros((agents, agents), dtype=bool)
-    if edges:
-        sends[tuple(np.array(list(edges)).T)] = True
-    return sends
-
-
 def as_edges(sends: Matrix) -> Edges:
     """Return the edges (j, i) of a graph with the adjacency matrix `sends`: all pairs whose entry [j, i] is true."""
     j, i = np.nonzero(sends)
@@ -92,10 +84,6 @@ class Periodic(Topology):
     def edges(self, t: int) -> Edges:
         """Return the edges of round t."""
         return self.phases[(t - 1) % len(self.phases)]
-
-    def sends(self, t: int) -> Matrix:
-        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
-        return as_matrix(self.agents, self.edges(t))
 
     @cached_property
     def _neighbors(self) -> tuple[Neighbors, ...]:

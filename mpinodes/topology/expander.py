@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.parts import Edges
+from mpinodes.core.parts import Edges, as_matrix
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import ATTEMPTS, Fixed, as_matrix, both_ways, titled
+from mpinodes.topology.base import ATTEMPTS, Fixed, both_ways, titled
 
 __all__ = ["Expander"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mpinodes.core.messages import Neighborhood
-from mpinodes.core.parts import Edges, Matrix, Topology
-from mpinodes.topology.base import as_matrix
+from mpinodes.core.parts import Edges, Topology
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,6 @@ class Isolated(Topology):
         """Return the edges of round t: the edges of the complete graph in the round `meets`, none in other rounds."""
         n = range(self.agents)
         return frozenset((j, i) for j in n for i in n if i != j) if t == self.meets else frozenset()
-
-    def sends(self, t: int) -> Matrix:
-        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
-        return as_matrix(self.agents, self.edges(t))
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """Return the neighbors of an agent in round t: all other agents in the round `meets`, none in other rounds."""

@@ -23,7 +23,7 @@ every rank. Many classes that are not parts extend `msgspec.Struct` or `NamedTup
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run
 from mpinodes.core.parts.assembly import Setup
 from mpinodes.core.parts.feasible import Cone, Set
-from mpinodes.core.parts.links import Edges, Links, Matrix, Topology
+from mpinodes.core.parts.links import Edges, Links, Matrix, Topology, as_matrix
 from mpinodes.core.parts.loss import ALL, Loss, SampleLoss
 from mpinodes.core.parts.mechanism import Mechanism
 from mpinodes.core.parts.metric import Judged, Metric, Stretch

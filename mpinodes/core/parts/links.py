@@ -23,6 +23,14 @@ Agents = Annotated[int, Meta(ge=1, le=1_000_000, description=AGENTS)]
 SLOW, LOST, LATE, AWAY = range(4)  # the number of each kind of fault's random stream, so that no kind changes another
 
 
+def as_matrix(agents: int, edges: Edges) -> Matrix:
+    """Return the adjacency matrix (n, n) of a graph: entry [j, i] says whether agent j sends to agent i."""
+    sends = np.zeros((agents, agents), dtype=bool)
+    if edges:
+        sends[tuple(np.array(list(edges)).T)] = True
+    return sends
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Topology(ABC):
     """Define the directed graph of each round t, as a pure function of t, so that all ranks have the same graph.
@@ -64,12 +72,12 @@ class Topology(ABC):
     def edges(self, t: int) -> Edges:
         """Return the edges of round t = 1, 2, ..."""
 
-    @abstractmethod
     def sends(self, t: int) -> Matrix:
         """Return the edges of round t as an (n, n) matrix: entry [j, i] is true if agent j sends to agent i.
 
         Callers must not change the matrix.
         """
+        return as_matrix(self.agents, self.edges(t))
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
