@@ -27,7 +27,7 @@ from mpinodes.data import Source, table
 from mpinodes.data import file as facts
 from mpinodes.data.source import listed
 from mpinodes.losses.clipping import row_norms, row_sizes
-from mpinodes.streams.labelled import Indices, LabelledStream, Train, against_rest, deal, joined, split, together
+from mpinodes.streams.labelled import Indices, LabelledStream, Train, against_rest, joined, split, together
 
 __all__ = ["File"]
 
@@ -402,7 +402,7 @@ class File(LabelledStream):
         With `partition` = shared, every agent has all rows, also if there is a file for each agent.
         """
         if AGENT not in self.file or self.partition == "shared":
-            return deal(self._sources[0].targets, self)
+            return super().shares
         return tuple(np.flatnonzero(self._owners[0] == agent) for agent in range(self.agents))
 
     @cached_property
