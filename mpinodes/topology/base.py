@@ -35,7 +35,6 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Neighborhood
 from mpinodes.core.parts import Edges, Matrix, Topology
-from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology.facts import unreached
 
 Neighbors = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # in- and out-neighbors, by agent
@@ -142,9 +141,8 @@ class Connected(Fixed):
         Raises:
             BadInput: `ATTEMPTS` graphs were drawn, and none of them is strongly connected.
         """
-        draws = Draws(self.seed, Purpose.TOPOLOGY)
         for attempt in range(ATTEMPTS):
-            sends = self.draw(draws.at(attempt))
+            sends = self.draw(self.random_numbers.at(attempt))
             if unreached(sends) is None:
                 return as_edges(sends)
         key, hint = self.too_sparse
@@ -164,12 +162,10 @@ class EachRound(Topology):
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:
-        draws = Draws(self.seed, Purpose.TOPOLOGY)
-
         # One round is cached, because all agents of a process ask for the same round one after another.
         @lru_cache(maxsize=1)
         def drawn(t: int) -> Matrix:
-            sends = self.draw(draws.at(t))
+            sends = self.draw(self.random_numbers.at(t))
             sends.setflags(write=False)
             return sends
 

@@ -68,6 +68,11 @@ class Topology(ABC):
     def period(self) -> int | None:
         """Return the number of rounds after which the graph repeats; None if the graph does not repeat."""
 
+    @cached_property
+    def random_numbers(self) -> Draws:
+        """Return the random numbers of a graph that is drawn at random. They depend on `seed` alone."""
+        return Draws(self.seed, Purpose.TOPOLOGY)
+
     @abstractmethod
     def edges(self, t: int) -> Edges:
         """Return the edges of round t = 1, 2, ..."""
