@@ -52,7 +52,8 @@ def test_what_is_not_lost_is_heard_once_and_in_time(links):
         np.testing.assert_array_equal(late >= 0, (late >= 0) & links.sends(s) & links.graph.sends(s))
         assert not links.sends(s)[links.away(s)].any()
         assert not links.sends(s)[:, links.away(s)].any()
-        assert late.max() <= links.most_late == links.faults.delay + bool(links.faults.stragglers) * links.faults.lag
+        faults = links.faults
+        assert late.max() <= faults.most_late == faults.delay + bool(faults.stragglers) * faults.lag
         due += [(j, s, i, s + int(late[j, i])) for j, i in np.argwhere(late >= 0) if s + late[j, i] <= rounds]
     assert sorted(heard) == sorted(due)
     assert len(set(heard)) == len(heard)

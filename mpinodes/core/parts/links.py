@@ -123,11 +123,6 @@ class Links:
     seed: int
     each: bool
 
-    @property
-    def most_late(self) -> int:
-        """Return the largest delay of a message, in rounds."""
-        return self.faults.most_late
-
     @cached_property
     def _draws(self) -> tuple[Draws, ...]:
         return tuple(Draws(self.seed, Purpose.FAULTS, part=part) for part in (SLOW, LOST, LATE, AWAY))
@@ -171,7 +166,7 @@ class Links:
         """
 
         # Some rounds are cached, because all agents of a process ask for the same rounds one after another.
-        @lru_cache(maxsize=self.most_late + 2)
+        @lru_cache(maxsize=self.faults.most_late + 2)
         def drawn(t: int) -> NDArray[np.int64]:
             faults, n = self.faults, self.graph.agents
             arrives = self.sends(t)
@@ -193,10 +188,10 @@ class Links:
         each sender is returned.
         """
         messages = [(agent, t)]
-        for s in range(max(1, t - self.most_late), t + 1):
+        for s in range(max(1, t - self.faults.most_late), t + 1):
             messages += [(j, s) for j in np.flatnonzero(self.lateness(s)[:, agent] == t - s).tolist()]
         messages.sort()
-        return tuple(messages) if self.each or not self.most_late else tuple(dict(messages).items())
+        return tuple(messages) if self.each or not self.faults.most_late else tuple(dict(messages).items())
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """Return the in-neighbors and out-neighbors of an agent in round t, with faults.
