@@ -96,9 +96,8 @@ class Arrivals(NamedTuple):
             here: the agent's neighbors in the round.
             frame_of: returns the frame (message as an array) that agent j sent in round s, for the arguments j and s.
         """
-        if setup.links is None:
-            return cls.of(setup, here.agent, here.senders, {j: frame_of(j, here.t) for j in here.senders})
-        frames = [frame_of(j, s) for j, s in setup.links.heard(here.t, here.agent)]
+        heard = setup.links.heard(here.t, here.agent) if setup.links else [(j, here.t) for j in here.senders]
+        frames = [frame_of(j, s) for j, s in heard]
         return cls._made(setup, here.senders, frames, frame_of(here.agent, here.t))
 
     @classmethod
