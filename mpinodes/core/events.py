@@ -398,10 +398,6 @@ class Events(msgspec.Struct, frozen=True):
         """Return the number of agents. `data` must have the axes (rounds, agents)."""
         return int(self.data.shape[1])
 
-    def of(self, agent: int) -> Events:
-        """Return the events of one agent, as an `Events` whose `data` has the shape (rounds,)."""
-        return self[:, agent]
-
     def priced(self) -> bytes:
         """Return all numbers in `data` that determine the privacy loss, as bytes.
 
