@@ -82,8 +82,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     """
     if experiment.is_isolated:
         meets = experiment.rounds if experiment.baseline == "one-shot" else 0
-        inner = graph.inner if isinstance(graph, Isolated) else graph
-        graph = Isolated(graph.agents, inner=inner, meets=meets)
+        graph = Isolated(graph.agents, meets=meets)
     samples = samples_of(experiment, stream, graph.agents)
     run = constants_of(experiment, graph, stream, classes, samples)
     stated = Stated(classes.loss, stream, run, samples) if is_users(type(stream)) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mpinodes.core.messages import Neighborhood
 from mpinodes.core.parts import Edges, Topology
@@ -13,12 +13,10 @@ class Isolated(Topology):
     """Define a graph without edges, except that in one round every agent may send to every other agent.
 
     Attributes:
-        inner: the graph that the experiment would have without the baseline; its edges are not used.
         meets: the round in which every agent sends to every other agent; 0 if there is no such round.
     """
 
-    inner: Topology = field(kw_only=True)
-    meets: int = field(default=0, kw_only=True)
+    meets: int
 
     @property
     def title(self) -> str:
