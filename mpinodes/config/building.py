@@ -22,7 +22,7 @@ from mpinodes.config.registry import Classes
 from mpinodes.core.errors import is_users
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import Features, Vector, arrays
-from mpinodes.core.parts import Loss, Run, SampleLoss, Setup, Stream, Topology
+from mpinodes.core.parts import Links, Loss, Run, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import NoisyGradient
@@ -82,8 +82,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     """
     if experiment.is_isolated:
         meets = experiment.rounds if experiment.baseline == "one-shot" else 0
-        inner = graph.inner if isinstance(graph, Isolated) else graph
-        graph = Isolated(graph.agents, inner=inner, meets=meets)
+        graph = Isolated(graph.agents, meets=meets)
     samples = samples_of(experiment, stream, graph.agents)
     run = constants_of(experiment, graph, stream, classes, samples)
     stated = Stated(classes.loss, stream, run, samples) if is_users(type(stream)) else None
@@ -96,9 +95,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
         mechanism = classes.mechanism(experiment.privacy.epsilon, constant, experiment.noise.backend)
     if faults.takes or faults.most_late:
-        from mpinodes.topology.faults import Faulty  # imported here, so that agents without faults start faster
-
-        links = Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
+        links = Links(graph, faults, experiment.seed, mixing.hears == "each")
     return Setup(
         experiment, graph, stream,
         algorithm=classes.algorithm(run=visible, **hyper),

@@ -120,7 +120,6 @@ class Event(NamedTuple):
 
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or `Relay`
-COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
 AXES = {  # the names of the axes of those fields of a leakage that are arrays
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
@@ -272,11 +271,11 @@ class Events(msgspec.Struct, frozen=True):
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
             for name in data[group].dtype.names or ():
-                into, values = data[group][name], column(COLUMN.format(group, name))
+                into, values = data[group][name], column(f"{group}_{name}")
                 if values is not None:
                     into[...] = values.reshape(into.shape)
                 elif name not in ADDED:
-                    raise KeyError(COLUMN.format(group, name))
+                    raise KeyError(f"{group}_{name}")
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
@@ -297,7 +296,7 @@ class Events(msgspec.Struct, frozen=True):
                 axes = AXES[name] if group == "leakage" and name in AXES else ("vector",) * (group == "event")
                 sizes = {axis: size for axis, size in zip(axes, column.shape[2:], strict=True) if size > 1}
                 shape = (*column.shape[:2], *sizes.values())
-                columns[COLUMN.format(group, name)] = tuple(sizes), column.reshape(shape)
+                columns[f"{group}_{name}"] = tuple(sizes), column.reshape(shape)
         return columns
 
     def blocks(self) -> Iterator[tuple[int, Events]]:
@@ -398,10 +397,6 @@ class Events(msgspec.Struct, frozen=True):
     def agents(self) -> int:
         """Return the number of agents. `data` must have the axes (rounds, agents)."""
         return int(self.data.shape[1])
-
-    def of(self, agent: int) -> Events:
-        """Return the events of one agent, as an `Events` whose `data` has the shape (rounds,)."""
-        return self[:, agent]
 
     def priced(self) -> bytes:
         """Return all numbers in `data` that determine the privacy loss, as bytes.

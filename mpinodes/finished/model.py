@@ -74,10 +74,7 @@ class Model:
             raise BadInput(f"X: an array of shape {features.shape}; (samples, {width} features) expected")
         if not np.isfinite(features.data if hasattr(features, "tocsr") else features).all():
             raise BadInput("X: a feature is not a finite number: fill in missing values, or leave out their samples")
-        try:
-            features = self._scale(features)
-        except TypeError:  # bounds of columns scale dense features only
-            features = self._scale(features.toarray())
+        features = self._scale(features)
         if not len(self.labels):
             return np.asarray(self.units[0] + self.units[1] * (features @ self.point))
         codes = np.arange(float(len(self.labels))) if self._loss.per_class else np.array([-1.0, 1.0])

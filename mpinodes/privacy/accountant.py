@@ -197,7 +197,7 @@ class Accountant:
         own = {}
         for i, (priced, used, groups) in enumerate(self._content):
             if (priced, groups) not in own:
-                events = by_content.setdefault(priced, self.history.of(i))
+                events = by_content.setdefault(priced, self.history[:, i])
                 own[priced, groups] = events, uses.setdefault((used, groups), Unlisted(events, groups))
         opened = dict(zip(own, open_ledgers(list(own.values())), strict=True))
         return [opened[priced, groups] for priced, _, groups in self._content]
@@ -214,7 +214,7 @@ class Accountant:
         groups = list(dict.fromkeys(of for _, _, of in self._content))
         if self._shared or self.history.hidden or len(groups) == 1 or any(other != priced for other, _, _ in others):
             return None
-        n, events, all_groups = len(groups), self.history.of(0), list(enumerate(groups))
+        n, events, all_groups = len(groups), self.history[:, 0], list(enumerate(groups))
         ledger = open_ledger(events, Unlisted(events, lambda t: [g * n + k for k, of in all_groups for g in of(t)]))
         is_too_large = ledger.facts.groups > MOST_KEPT or ledger.facts.are_pairs
         return None if is_too_large else (ledger, [groups.index(of) for _, _, of in self._content])
@@ -259,8 +259,8 @@ class Accountant:
         priced, used = ([blake2b() for _ in range(self.history.agents)] for _ in range(2))
         for _, events in self.history.blocks():
             for i in range(len(priced)):
-                priced[i].update(events.of(i).priced())
-                used[i].update(events.of(i).uses.tobytes())
+                priced[i].update(events[:, i].priced())
+                used[i].update(events[:, i].uses.tobytes())
         return [(a.digest(), b.digest(), of) for a, b, of in zip(priced, used, self._groups, strict=True)]
 
     def losses(

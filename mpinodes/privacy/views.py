@@ -109,7 +109,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     """
     e, links = setup.experiment, setup.links
     is_known = type(setup.mechanism).__module__.startswith("mpinodes.mechanisms.") and e.noise.backend == "numpy"
-    is_late = links and links.most_late  # if messages arrive late, a message mixes messages of several rounds
+    is_late = links and links.faults.most_late  # if messages arrive late, a message mixes messages of several rounds
     settles = setup.algorithm.settled_below and not setup.endless  # which agents stop depends on messages not received
     spreads = e.data["partition"] == "shared" or setup.stream.unproven_because  # a sample changes several v_k
     is_amplified = e.sampling != "none"  # the amplified price covers the view of all links only

@@ -28,7 +28,7 @@ class Held:
     def __init__(self, network: Network, setup: Setup, agent: int) -> None:
         assert setup.links
         self._network, self._setup, self._links, self._agent = network, setup, setup.links, agent
-        self._turns = setup.links.most_late + 2  # the same number as in lockstep
+        self._turns = setup.links.faults.most_late + 2  # the same number as in lockstep
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:

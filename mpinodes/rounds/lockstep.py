@@ -57,7 +57,7 @@ def run_agents(
     rows = np.empty((n, plan.longest, *axis, setup.layout.width))
     # Two sets of frames alternate between rounds, so that a sender does not overwrite a frame that receivers still use.
     # Late messages need one more set for each round of the largest delay.
-    turns = 2 + (setup.links.most_late if setup.links else 0)
+    turns = 2 + (setup.links.faults.most_late if setup.links else 0)
     frames = [{i: np.zeros((*axis, setup.frame_width)) for i in range(n)} for _ in range(turns)]
 
     @lru_cache(maxsize=4096)

@@ -96,9 +96,8 @@ class Arrivals(NamedTuple):
             here: the agent's neighbors in the round.
             frame_of: returns the frame (message as an array) that agent j sent in round s, for the arguments j and s.
         """
-        if setup.links is None:
-            return cls.of(setup, here.agent, here.senders, {j: frame_of(j, here.t) for j in here.senders})
-        frames = [frame_of(j, s) for j, s in setup.links.heard(here.t, here.agent)]
+        heard = setup.links.heard(here.t, here.agent) if setup.links else [(j, here.t) for j in here.senders]
+        frames = [frame_of(j, s) for j, s in heard]
         return cls._made(setup, here.senders, frames, frame_of(here.agent, here.t))
 
     @classmethod
@@ -225,7 +224,7 @@ class Step:
     """
 
     def __init__(self, setup: Setup, agent: int, runs: Sequence[Setup] = ()) -> None:
-        self._setup, self._agent = setup, agent
+        self._agent, self._cut = agent, setup.cut
         self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.reached
         self._layout, self._width = setup.layout, setup.mixing.width
         vectors = setup.algorithm.vectors
@@ -245,9 +244,7 @@ class Step:
         rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
         self._rounding = (rounding / most if rounding < most else 1.0) if setup.experiment.feedback.points else 0.0
         self._taken: tuple[State, State] | None = None  # the states before and after the update that `play` made
-        self.losses, self._cut = setup.losses(agent), setup.cut
-        if runs:
-            self.losses = _losses_of_runs(runs, agent)
+        self.losses = _losses_of_runs(runs, agent) if runs else setup.losses(agent)
         self.releaser = Releaser(setup, agent, self.losses, runs)
 
     def start(self) -> State:

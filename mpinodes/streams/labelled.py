@@ -3,7 +3,7 @@
 - `LabelledStream` is the base class of all data sets in this folder except `olr`.
 - `FileStream` is the base class of the data sets whose files are downloaded.
 - `BatchOrder` chooses the samples that an agent uses in a round, called a batch.
-- `deal` divides the training samples among the agents.
+- The property `shares` divides the training samples among the agents.
 
 Other functions combine and split data sets (`Source`).
 """
@@ -259,10 +259,43 @@ class LabelledStream(Stream):
     def shares(self) -> tuple[Indices, ...]:
         """Return for every agent the indices of its training samples, ascending.
 
+        The setting `partition` has four values:
+
+        - shared: every agent has all samples.
+        - even: the samples are divided at random into shares whose sizes differ by at most 1.
+        - uneven: the samples are divided at random into shares of given or random sizes. Some samples may belong to no
+          agent.
+        - by-label: the samples are sorted by label, and divided into consecutive shares whose sizes differ by at most
+          1.
+
         Raises:
-            BadInput: the setting `sizes` does not fit, or there are too few samples.
+            BadInput: there are too few samples for a batch of every agent, or `sizes` does not fit the number of
+                agents, the number of samples or the batch.
         """
-        return deal(self._sources[0].targets, self)
+        targets, total, n = self._sources[0].targets, len(self._sources[0].targets), self.agents
+        if self.partition == "shared":
+            return (np.arange(total),) * n
+        least = 1 if self.batch == "all" else self.batch
+        if total < n * least:
+            shortage = f"{total} training samples do not give {n} agents a batch of {least} each"
+            remedy = "use fewer agents, or a smaller data.batch"
+            raise BadInput(f"data.partition = {self.partition!r}: {shortage}; {remedy}")
+        draws = Draws(self.seed, Purpose.PARTITION).at(0)
+        order = draws.permutation(total)
+        if self.partition == "by-label":
+            order = order[np.argsort(targets[order], kind="stable")]
+        cuts: Any = n
+        if self.partition == "uneven":
+            sizes: Sequence[int] = self.sizes
+            if not sizes:
+                shares = draws.dirichlet([self.concentration] * n)
+                sizes = [least + int(share * (total - n * least)) for share in shares]
+            elif len(sizes) != n or min(sizes) < least or sum(sizes) > total:
+                smallest = f"{'data.batch = ' if self.batch != 'all' else ''}{least}"
+                expected = f"{n} sizes, one for each agent, each at least {smallest}, together at most {total}"
+                raise BadInput(f"data.sizes = {list(sizes)}: expected {expected}")
+            cuts = np.cumsum(sizes)
+        return tuple(np.sort(share) for share in np.array_split(order, cuts)[:n])
 
     def source_rows(self, agent: int) -> Indices:
         """Return the indices of an agent's samples in the training set."""
@@ -335,7 +368,7 @@ class LabelledStream(Stream):
                 large to compute with; the message names the sample.
         """
         train, rows = self._sources[0], self.shares[agent]
-        if is_users(type(self)):  # the accountant assumes that each row is in one share, as `deal` does
+        if is_users(type(self)):  # the accountant assumes that each row is in one share, as in `shares`
             everything = np.arange(len(train.targets))
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
@@ -434,50 +467,6 @@ class FileStream(LabelledStream):
             BadInput: a file is missing and cannot be downloaded.
         """
         return locate(self.wanted, Path(self.dir) if self.dir else None)
-
-
-def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
-    """Divide the training samples among the agents; return for every agent the indices of its samples, ascending.
-
-    The setting `partition` has four values:
-
-    - shared: every agent has all samples.
-    - even: the samples are divided at random into shares whose sizes differ by at most 1.
-    - uneven: the samples are divided at random into shares of given or random sizes. Some samples may belong to no
-      agent.
-    - by-label: the samples are sorted by label, and divided into consecutive shares whose sizes differ by at most 1.
-
-    Args:
-        targets: (N,) the targets of all training samples, by which `partition` = by-label sorts them.
-        stream: its settings state the partition, the sizes of shares, the batch and the seed.
-
-    Raises:
-        BadInput: there are too few samples for a batch of every agent, or `sizes` does not fit the number of agents,
-            the number of samples or the batch.
-    """
-    total, n = len(targets), stream.agents
-    if stream.partition == "shared":
-        return (np.arange(total),) * n
-    least = 1 if stream.batch == "all" else stream.batch
-    if total < n * least:
-        shortage = f"{total} training samples do not give {n} agents a batch of {least} each"
-        raise BadInput(f"data.partition = {stream.partition!r}: {shortage}; use fewer agents, or a smaller data.batch")
-    draws = Draws(stream.seed, Purpose.PARTITION).at(0)
-    order = draws.permutation(total)
-    if stream.partition == "by-label":
-        order = order[np.argsort(targets[order], kind="stable")]
-    cuts: Any = n
-    if stream.partition == "uneven":
-        sizes: Sequence[int] = stream.sizes
-        if not sizes:
-            shares = draws.dirichlet([stream.concentration] * n)
-            sizes = [least + int(share * (total - n * least)) for share in shares]
-        elif len(sizes) != n or min(sizes) < least or sum(sizes) > total:
-            smallest = f"{'data.batch = ' if stream.batch != 'all' else ''}{least}"
-            expected = f"{n} sizes, one for each agent, each at least {smallest}, together at most {total}"
-            raise BadInput(f"data.sizes = {list(sizes)}: expected {expected}")
-        cuts = np.cumsum(sizes)
-    return tuple(np.sort(share) for share in np.array_split(order, cuts)[:n])
 
 
 def subset(*sources: Source) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from mpinodes.core.parts import Edges
-from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology.base import Periodic, Probability, as_edges, random_digraph, titled
 
 __all__ = ["BConnected"]
@@ -34,7 +33,7 @@ class BConnected(Periodic):
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
         """Return the edges of each round of the period."""
-        n, rng = self.agents, Draws(self.seed, Purpose.TOPOLOGY).at(0)
+        n, rng = self.agents, self.random_numbers.at(0)
         sends = random_digraph(n, self.probability, rng)
         phase = rng.integers(self.period, size=(n, n))
         return tuple(as_edges(sends & (phase == k)) for k in range(self.period))

@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
-from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology.base import Fixed, both_ways, titled
 
 __all__ = ["BarabasiAlbert"]
@@ -40,5 +39,5 @@ class BarabasiAlbert(Fixed):
         """Return the edges of every round."""
         import networkx as nx
 
-        rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
-        return both_ways(frozenset(nx.barabasi_albert_graph(self.agents, self.attachments, seed=rng).edges))
+        graph = nx.barabasi_albert_graph(self.agents, self.attachments, seed=self.random_numbers.at(0))
+        return both_ways(frozenset(graph.edges))

@@ -35,7 +35,6 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Neighborhood
 from mpinodes.core.parts import Edges, Matrix, Topology
-from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology.facts import unreached
 
 Neighbors = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # in- and out-neighbors, by agent
@@ -43,14 +42,6 @@ ATTEMPTS = 20_000
 PROBABILITY = "probability of each edge outside the ring, if there is a ring; small-world: of moving an end of an edge"
 Probability = Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)]
 PositiveProbability = Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)]
-
-
-def as_matrix(agents: int, edges: Edges) -> Matrix:
-    """Return the adjacency matrix (n, n) of a graph: entry [j, i] says whether agent j sends to agent i."""
-    sends = np.zeros((agents, agents), dtype=bool)
-    if edges:
-        sends[tuple(np.array(list(edges)).T)] = True
-    return sends
 
 
 def as_edges(sends: Matrix) -> Edges:
@@ -92,10 +83,6 @@ class Periodic(Topology):
     def edges(self, t: int) -> Edges:
         """Return the edges of round t."""
         return self.phases[(t - 1) % len(self.phases)]
-
-    def sends(self, t: int) -> Matrix:
-        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
-        return as_matrix(self.agents, self.edges(t))
 
     @cached_property
     def _neighbors(self) -> tuple[Neighbors, ...]:
@@ -154,9 +141,8 @@ class Connected(Fixed):
         Raises:
             BadInput: `ATTEMPTS` graphs were drawn, and none of them is strongly connected.
         """
-        draws = Draws(self.seed, Purpose.TOPOLOGY)
         for attempt in range(ATTEMPTS):
-            sends = self.draw(draws.at(attempt))
+            sends = self.draw(self.random_numbers.at(attempt))
             if unreached(sends) is None:
                 return as_edges(sends)
         key, hint = self.too_sparse
@@ -176,12 +162,10 @@ class EachRound(Topology):
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:
-        draws = Draws(self.seed, Purpose.TOPOLOGY)
-
         # One round is cached, because all agents of a process ask for the same round one after another.
         @lru_cache(maxsize=1)
         def drawn(t: int) -> Matrix:
-            sends = self.draw(draws.at(t))
+            sends = self.draw(self.random_numbers.at(t))
             sends.setflags(write=False)
             return sends
 

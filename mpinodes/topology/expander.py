@@ -10,9 +10,8 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.parts import Edges
-from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import ATTEMPTS, Fixed, as_matrix, both_ways, titled
+from mpinodes.core.parts import Edges, as_matrix
+from mpinodes.topology.base import ATTEMPTS, Fixed, both_ways, titled
 
 __all__ = ["Expander"]
 
@@ -50,9 +49,8 @@ class Expander(Fixed):
         """
         import networkx as nx
 
-        draws = Draws(self.seed, Purpose.TOPOLOGY)
         for attempt in range(ATTEMPTS):
-            graph = nx.random_regular_graph(self.degree, self.agents, seed=draws.at(attempt))
+            graph = nx.random_regular_graph(self.degree, self.agents, seed=self.random_numbers.at(attempt))
             edges = both_ways(frozenset(graph.edges))
             eigenvalues = np.linalg.eigvalsh(as_matrix(self.agents, edges).astype(float))
             if max(-eigenvalues[0], eigenvalues[-2]) <= 2 * sqrt(self.degree - 1) + 1e-9:

@@ -91,16 +91,16 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
             count -= window.popleft()
 
 
-def _first_rounds(topology: Topology, rounds: int) -> range:
-    """Return the rounds of one period of the graph, without rounds after the end of the run.
+def _graphs(topology: Topology, rounds: int) -> Iterator[Matrix]:
+    """Return the adjacency matrices of the rounds of one period of the graph, without rounds after the end of the run.
 
-    If the graph never repeats, return the first `LONGEST_CHECK` rounds instead.
+    If the graph never repeats, return the matrices of the first `LONGEST_CHECK` rounds instead.
 
     Args:
         topology: the graph.
         rounds: the number of rounds of the run.
     """
-    return range(1, min(rounds, topology.period or LONGEST_CHECK) + 1)
+    return map(topology.sends, range(1, min(rounds, topology.period or LONGEST_CHECK) + 1))
 
 
 def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None:
@@ -109,8 +109,7 @@ def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None
     Return None if the graph is undirected in all rounds of the run. If the graph never repeats, only the rounds up to
     `LONGEST_CHECK` are checked.
     """
-    for t in _first_rounds(topology, rounds):
-        sends = topology.sends(t)
+    for t, sends in enumerate(_graphs(topology, rounds), 1):
         one_way = sends & ~sends.T
         if one_way.any():
             j, i = np.argwhere(one_way)[0].tolist()
@@ -123,8 +122,7 @@ def is_eulerian(topology: Topology, rounds: int) -> bool:
 
     If the graph never repeats, only the rounds up to `LONGEST_CHECK` are checked.
     """
-    graphs = map(topology.sends, _first_rounds(topology, rounds))
-    return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in graphs)
+    return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in _graphs(topology, rounds))
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
@@ -132,7 +130,7 @@ def out_edges(topology: Topology, rounds: int) -> int:
 
     If the graph never repeats, only the rounds up to `LONGEST_CHECK` are considered.
     """
-    return max(int(topology.sends(t).sum()) for t in _first_rounds(topology, rounds))
+    return max(int(sends.sum()) for sends in _graphs(topology, rounds))
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
@@ -144,8 +142,8 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
     if topology.period is None:
         return float(topology.agents)
     eigenvalues = []
-    for t in _first_rounds(topology, rounds):
-        adjacent = (topology.sends(t) | topology.sends(t).T).astype(float)
+    for sends in _graphs(topology, rounds):
+        adjacent = (sends | sends.T).astype(float)
         eigenvalues.append(float(np.linalg.eigvalsh(np.diag(adjacent.sum(axis=0)) - adjacent)[-1]))
     return max(eigenvalues)
 

@@ -132,7 +132,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
 
 
 # -------------------------------------------------------------------------------------------------------- the formats
-_Name = int | str | list[int | str]  # networkx writes a tuple as a list
+_Name = int | str | tuple[int | str, ...]  # networkx writes a tuple as a list
 
 
 class _Node(Struct):
@@ -163,12 +163,8 @@ def _json(path: Path, data: bytes) -> _Read:
         raise BadInput(f"{path}: not networkx node-link JSON: {error}; expected: {WANTED}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not JSON: {error}") from error
-    named = [_Edge(_hashable(e.source), _hashable(e.target), all_) for e, all_ in zip(ends, edges, strict=True)]
-    return _Read([_hashable(node.id) for node in file.nodes], named, file.directed, file.graph)
-
-
-def _hashable(name: Any) -> Hashable:
-    return tuple(name) if isinstance(name, list) else name
+    named = [_Edge(e.source, e.target, all_) for e, all_ in zip(ends, edges, strict=True)]
+    return _Read([node.id for node in file.nodes], named, file.directed, file.graph)
 
 
 def _graphml(path: Path, data: bytes) -> _Read:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mpinodes.core.messages import Neighborhood
-from mpinodes.core.parts import Edges, Matrix, Topology
-from mpinodes.topology.base import as_matrix
+from mpinodes.core.parts import Edges, Topology
 
 
 @dataclass(frozen=True)
@@ -14,12 +13,10 @@ class Isolated(Topology):
     """Define a graph without edges, except that in one round every agent may send to every other agent.
 
     Attributes:
-        inner: the graph that the experiment would have without the baseline; its edges are not used.
         meets: the round in which every agent sends to every other agent; 0 if there is no such round.
     """
 
-    inner: Topology = field(kw_only=True)
-    meets: int = field(default=0, kw_only=True)
+    meets: int
 
     @property
     def title(self) -> str:
@@ -38,10 +35,6 @@ class Isolated(Topology):
         """Return the edges of round t: the edges of the complete graph in the round `meets`, none in other rounds."""
         n = range(self.agents)
         return frozenset((j, i) for j in n for i in n if i != j) if t == self.meets else frozenset()
-
-    def sends(self, t: int) -> Matrix:
-        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
-        return as_matrix(self.agents, self.edges(t))
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """Return the neighbors of an agent in round t: all other agents in the round `meets`, none in other rounds."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.core.parts import Edges
-from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.topology.base import Fixed, Probability, as_edges, random_digraph, titled
 
 __all__ = ["RandomDigraph"]
@@ -24,5 +23,4 @@ class RandomDigraph(Fixed):
 
     def graph(self) -> Edges:
         """Return the edges of every round."""
-        rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
-        return as_edges(random_digraph(self.agents, self.probability, rng))
+        return as_edges(random_digraph(self.agents, self.probability, self.random_numbers.at(0)))

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
-from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import Connected, Probability, as_matrix, both_ways, titled
+from mpinodes.core.parts import Matrix, as_matrix
+from mpinodes.topology.base import Connected, Probability, both_ways, titled
 
 __all__ = ["SmallWorld"]
 

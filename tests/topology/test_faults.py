@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 
 from mpinodes.config import registry
 from mpinodes.core.experiment import Faults
-from mpinodes.topology.faults import Faulty
+from mpinodes.core.parts import Links
 
 GRAPHS = ["ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round", "b-connected"]
 SHARES = st.sampled_from([0.0, 0.2, 0.7])
 
 
 @st.composite
-def faulty(draw, each: bool | None = None) -> Faulty:
+def faulty(draw, each: bool | None = None) -> Links:
     n, seed = draw(st.integers(2, 7)), draw(st.integers(0, 2**40))
     graph = registry.find(registry.TOPOLOGIES, draw(st.sampled_from(GRAPHS)))(agents=n, seed=seed)
     faults = Faults(
         loss=draw(SHARES), delay=draw(st.integers(0, 4)), churn=draw(SHARES), absence=draw(st.integers(1, 5)),
         stragglers=draw(SHARES), lag=draw(st.integers(1, 3)),
     )  # fmt: skip
-    return Faulty(graph, faults.most_late, faults, seed, draw(st.booleans()) if each is None else each)
+    return Links(graph, faults, seed, draw(st.booleans()) if each is None else each)
 
 
-def again(links: Faulty) -> Faulty:
-    return Faulty(links.graph, links.most_late, links.faults, links.seed, links.each)
+def again(links: Links) -> Links:
+    return Links(links.graph, links.faults, links.seed, links.each)
 
 
 @settings(deadline=None, max_examples=40)
@@ -52,7 +52,8 @@ def test_what_is_not_lost_is_heard_once_and_in_time(links):
         np.testing.assert_array_equal(late >= 0, (late >= 0) & links.sends(s) & links.graph.sends(s))
         assert not links.sends(s)[links.away(s)].any()
         assert not links.sends(s)[:, links.away(s)].any()
-        assert late.max() <= links.most_late == links.faults.delay + bool(links.faults.stragglers) * links.faults.lag
+        faults = links.faults
+        assert late.max() <= faults.most_late == faults.delay + bool(faults.stragglers) * faults.lag
         due += [(j, s, i, s + int(late[j, i])) for j, i in np.argwhere(late >= 0) if s + late[j, i] <= rounds]
     assert sorted(heard) == sorted(due)
     assert len(set(heard)) == len(heard)
@@ -75,17 +76,17 @@ def test_both_ends_know_what_gets_through(links):
 @settings(deadline=None, max_examples=40)
 @given(faulty(each=True))
 def test_rows_hear_of_each_sender_the_newest(links):
-    newest = Faulty(links.graph, links.most_late, links.faults, links.seed, each=False)
+    newest = Links(links.graph, links.faults, links.seed, each=False)
     for t in range(1, 12):
         for i in range(links.graph.agents):
             assert dict(newest.heard(t, i)) == dict(links.heard(t, i))  # of equal keys the last one stays
             assert len(dict(newest.heard(t, i))) == len(newest.heard(t, i))
 
 
-def complete(n: int, **faults: float) -> Faulty:
+def complete(n: int, **faults: float) -> Links:
     graph = registry.find(registry.TOPOLOGIES, "complete")(agents=n)
     asked = Faults(**faults)
-    return Faulty(graph, asked.most_late, asked, 7, each=True)
+    return Links(graph, asked, 7, each=True)
 
 
 def test_faults_come_as_often_as_is_asked_for():

@@ -11,7 +11,7 @@ as `algorithm.<field>` or `data.<field>`. Class attributes are not settings.
     Loss         is the loss f^t of one agent in round t; `SampleLoss` is a loss of samples, chosen by `problem.loss`
     Stream       provides the data: the loss of each agent in each round
     Topology     is the graph: which agents send to which agents in a round
-    Links        decides which messages are lost or delayed
+    Links        decides which messages are lost or delayed; the only class of this list that no other class extends
     Set          is the constraint set
     Schedule     returns the step size of every round
     Metric       computes a number or curve for the record, the summary and the page of a run
@@ -23,7 +23,7 @@ every rank. Many classes that are not parts extend `msgspec.Struct` or `NamedTup
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run
 from mpinodes.core.parts.assembly import Setup
 from mpinodes.core.parts.feasible import Cone, Set
-from mpinodes.core.parts.links import Edges, Links, Matrix, Topology
+from mpinodes.core.parts.links import Edges, Links, Matrix, Topology, as_matrix
 from mpinodes.core.parts.loss import ALL, Loss, SampleLoss
 from mpinodes.core.parts.mechanism import Mechanism
 from mpinodes.core.parts.metric import Judged, Metric, Stretch

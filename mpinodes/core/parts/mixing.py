@@ -127,7 +127,7 @@ def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first:
             `first` are computed too.
     """
     links = graph if isinstance(graph, Links) else None
-    late = links.most_late if links else 0
+    late = links.faults.most_late if links else 0
     states, sent = {i: mixing.init(i) for i in agents}, dict[int, dict[int, Vector]]()
     for t in count(1 if late or any(s is not None for s in states.values()) else first):
         here = {i: graph.neighborhood(t, i) for i in agents}
