@@ -189,46 +189,31 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
         "privacy": {"clip": 1.0, "scale": "calibrated"},
     }
 
-    def recipe(
-        label: str, rounds: int, data: str, kind: str, step: float, epsilon: float, *more: Tree
-    ) -> tuple[str, Tree]:
-        """Return a label and an experiment without a graph.
-
-        Args:
-            label: the label.
-            rounds: number of rounds.
-            data: the name of one of the data files that `streamed` wrote.
-            kind: the kind of step schedule.
-            step: the first step size of the schedule.
-            epsilon: the setting `privacy.epsilon`.
-            more: further settings, which override the other settings.
-        """
-        steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
-        own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
-        return label, merge(fixed, own, steps if algorithm.takes_steps else {}, *more)
-
     logistic = merge(ball, {"data": {"targets": "labels"}, "problem": {"loss": "logistic", "regularizer": 0.2}})
     pairs: Tree = {"data": {"batch": 2}}
     crowd: Tree = {"topology": {"agents": algorithm.only_agents or MANY}}
     steep: Tree = {"problem": {"weight": 3.0}, "privacy": {"clip": 5.0}}
     averages: Tree = {"problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}, "privacy": {"clip": 2.0}}
-    recipes = [
-        recipe("far targets", ROUNDS, "far", "inverse-sqrt", 0.5, 1.0),
-        recipe("hidden point", 40, "quiet", "constant", 0.45, 500.0),
-        recipe("labels, regularizer", ROUNDS, "labels", "inverse-sqrt", 1.0, 0.2, logistic, {"privacy": {"clip": 0.5}}),
-        recipe("regularizer at a hidden point", 40, "quiet", "constant", 0.3, 500.0, {"problem": {"regularizer": 0.5}}),
-        recipe("large steps", 12, "wide", "inverse-sqrt", 30.0, 20.0, ball, pairs, steep),
-        recipe("batches", 16, "wide", "inverse", 1.0, 5.0, averages, {"data": {"batch": 3}}, crowd),
-        recipe("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, merge(crowd, COMPLETE)),
-        recipe("samples used again", ROUNDS, "few", "inverse-sqrt", 0.3, 10.0, {"data": {"epochs": 4}}),
-        recipe("whole rounds", 12, "far", "inverse-sqrt", 0.5, 1.0, pairs, {"privacy": {"adjacency": "one-round"}}),
-        recipe("long", LONG, "distant", "inverse-sqrt", 0.3, 50.0, {"problem": {"regularizer": 0.1}}),
-        recipe("long, hidden point", LONG, "quiet", "constant", 0.2, 1000.0),
+    # The label, the rounds, the data file, the kind and first size of steps, epsilon, and further settings.
+    recipes: list[tuple[Any, ...]] = [
+        ("far targets", ROUNDS, "far", "inverse-sqrt", 0.5, 1.0),
+        ("hidden point", 40, "quiet", "constant", 0.45, 500.0),
+        ("labels, regularizer", ROUNDS, "labels", "inverse-sqrt", 1.0, 0.2, logistic, {"privacy": {"clip": 0.5}}),
+        ("regularizer at a hidden point", 40, "quiet", "constant", 0.3, 500.0, {"problem": {"regularizer": 0.5}}),
+        ("large steps", 12, "wide", "inverse-sqrt", 30.0, 20.0, ball, pairs, steep),
+        ("batches", 16, "wide", "inverse", 1.0, 5.0, averages, {"data": {"batch": 3}}, crowd),
+        ("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, merge(crowd, COMPLETE)),
+        ("samples used again", ROUNDS, "few", "inverse-sqrt", 0.3, 10.0, {"data": {"epochs": 4}}),
+        ("whole rounds", 12, "far", "inverse-sqrt", 0.5, 1.0, pairs, {"privacy": {"adjacency": "one-round"}}),
+        ("long", LONG, "distant", "inverse-sqrt", 0.3, 50.0, {"problem": {"regularizer": 0.1}}),
+        ("long, hidden point", LONG, "quiet", "constant", 0.2, 1000.0),
     ]
     if algorithm.decomposable:
-        recipes.append(recipe("all samples of an agent", 12, "quiet", "inverse-sqrt", 0.5, 1.0, pairs, ONE_AGENT))
-    for (label, tree), graph in zip(recipes, graphs(algorithm), strict=False):
-        yield label, merge(graph, tree)
+        recipes.append(("all samples of an agent", 12, "quiet", "inverse-sqrt", 0.5, 1.0, pairs, ONE_AGENT))
+    for (label, rounds, data, kind, step, epsilon, *more), graph in zip(recipes, graphs(algorithm), strict=False):
+        steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
+        own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
+        yield label, merge(graph, fixed, own, steps if algorithm.takes_steps else {}, *more)
 
 
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
