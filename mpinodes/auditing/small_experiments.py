@@ -40,7 +40,6 @@ from mpinodes.core.experiment import Experiment
 
 FAR = 100.0  # a target so far away that its gradient is clipped
 RECORDED: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
-COMPLETE: Tree = {"topology": {"name": "complete"}}
 ONE_AGENT: Tree = {"privacy": {"adjacency": "one-agent"}}  # two adjacent data sets differ in all samples of one agent
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
 OF_MIXINGS = (*GRAPHS, "eulerian")
@@ -202,7 +201,7 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
         ("regularizer at a hidden point", 40, "quiet", "constant", 0.3, 500.0, {"problem": {"regularizer": 0.5}}),
         ("large steps", 12, "wide", "inverse-sqrt", 30.0, 20.0, ball, pairs, steep),
         ("batches", 16, "wide", "inverse", 1.0, 5.0, averages, {"data": {"batch": 3}}, crowd),
-        ("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, merge(crowd, COMPLETE)),
+        ("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, crowd, {"topology": {"name": "complete"}}),
         ("samples used again", ROUNDS, "few", "inverse-sqrt", 0.3, 10.0, {"data": {"epochs": 4}}),
         ("whole rounds", 12, "far", "inverse-sqrt", 0.5, 1.0, pairs, {"privacy": {"adjacency": "one-round"}}),
         ("long", LONG, "distant", "inverse-sqrt", 0.3, 50.0, {"problem": {"regularizer": 0.1}}),
