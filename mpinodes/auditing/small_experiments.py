@@ -93,20 +93,17 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
     for label, tree in bases:
         yield label, merge(always, tree)
     (_, first), (again_label, again) = bases[0], bases[min(3, len(bases) - 1)]
-    changes: list[tuple[str, Tree, Tree]] = []
     for key, value in variants(algorithm):
-        changes.append((f"{key}={value}", first, {"algorithm": {key: value}}))
+        yield f"{key}={value}", merge(always, first, {"algorithm": {key: value}})
         if isinstance(value, (str, bool)):
-            changes.append((f"{key}={value}, {again_label}", again, {"algorithm": {key: value}}))
+            yield f"{key}={value}, {again_label}", merge(always, again, {"algorithm": {key: value}})
     for mixing in algorithm.mixings[1:]:
         name = mixing if isinstance(mixing, str) else mixing.__name__
-        changes.append((f"mixing={name}", first, {"algorithm": {"mixing": name}}))
+        yield f"mixing={name}", merge(always, first, {"algorithm": {"mixing": name}})
     if algorithm.bears_loss:
-        changes.append(("messages lost", first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}}))
+        yield "messages lost", merge(always, first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}})
     if algorithm.bears_delay:
-        changes.append(("messages late", first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}}))
-    for label, tree, change in changes:
-        yield label, merge(always, tree, change)
+        yield "messages late", merge(always, first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}})
 
 
 def brief(algorithm: Any) -> Tree:
