@@ -62,12 +62,11 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
     public = setup.experiment.algorithm["gradient_at"] == "public"
     kinked = setup.loss.sample_smoothness(1.0, 1.0) == inf
+    uneven = "the columns of the weights do not sum to 1 (of weights 1/deg, only the rows do)"
     broken = first_broken(
         constants.unclipped(setup),
         "" if constants.are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
-        ""
-        if weights.sums_to_one(axis=0)
-        else "the columns of the weights do not sum to 1 (of weights 1/deg, only the rows do)",
+        "" if weights.sums_to_one(axis=0) else uneven,
         "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
         "the gradients have no known Lipschitz constant, as for a loss with a kink" if kinked else "",
         "gradients are taken at public points, not at y_i" if public else "",
