@@ -101,13 +101,10 @@ class DPSDA(Algorithm[State]):
         far a changed sample of an earlier round moves the message. With `gradient_at` = public, there is no leakage.
         The first message carries noise too, as in the paper, although it depends on no data.
         """
-        block, uses = self.run.blocks[here.agent], here.t - 1
-        l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
-        l1 = sqrt(block.stop - block.start) * l2
-        if self.gradient_at == "public":
-            return Query(s.z, l1, l2, uses, RELEASED)
-        n, gain = self.run.agents, s.previous_dual_gain
-        return Query(s.z, l1, l2, uses, feedback(self.run, here.agent, l2, n, gain, block.stop - block.start))
+        block, n, gain = self.run.blocks[here.agent], self.run.agents, s.previous_dual_gain
+        width, l2 = block.stop - block.start, n * self.run.grad_sensitivity[here.agent]
+        leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, n, gain, width)
+        return Query(s.z, l1=sqrt(width) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round, with the new dual variable z_i and the new estimate y_i.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -24,7 +24,6 @@ __all__ = ["MADMM"]
 
 
 Cap = Annotated[float, Meta(gt=0)]
-Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class MADMM(ADMM):
 
     penalty: Positives = 0.5
     penalty_growth: Growths = 1.02
-    penalty_cap: Caps = inf
+    penalty_cap: Cap | tuple[Cap, ...] = inf
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
         """Return the penalty η_i(t) of an agent in iteration t, which is at most the agent's cap."""

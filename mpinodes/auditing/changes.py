@@ -39,6 +39,16 @@ class Change(NamedTuple):
     feature: Vector | None
     target: float
 
+    def rows(self, t: int, samples: Samples) -> list[int]:
+        """Return which rows of an agent's loss function of round t have a changed sample.
+
+        Args:
+            t: the round.
+            samples: maps a round to the numbers of the agent's samples in this round.
+        """
+        is_whole = t == self.round if self.sample is None else self.sample == ALL and t >= self.round
+        return [k for k, sample in enumerate(samples(t)) if is_whole or sample == self.sample]
+
 
 def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Callable[[int], Loss]:
     """Return a function that maps a round to an agent's loss function on adjacent data.
@@ -50,25 +60,18 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
     """
 
     def losses(t: int) -> Loss:
-        loss = own(t)
-        if change.sample is None:
-            return _with(loss, slice(None), change) if t == change.round else loss
-        if change.sample == ALL:
-            return _with(loss, slice(None), change) if t >= change.round else loss
-        rows = [k for k, sample in enumerate(samples(t)) if sample == change.sample]
-        return _with(loss, rows, change) if rows else loss
+        rows = change.rows(t, samples)
+        return _with(own(t), rows, change) if rows else own(t)
 
     return losses
 
 
 def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
     """Return whether the agent's loss function of a round contains a sample that `change` changes."""
-    if change.sample == ALL:
-        return round >= change.round
-    return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
+    return bool(change.rows(round, setup.stream.samples(agent)))
 
 
-def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
+def _with(loss: Any, rows: list[int], change: Change) -> Loss:
     """Return a copy of a loss function in which the samples at `rows` are changed as `change` says."""
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))

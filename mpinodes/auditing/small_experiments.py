@@ -40,7 +40,6 @@ from mpinodes.core.experiment import Experiment
 
 FAR = 100.0  # a target so far away that its gradient is clipped
 RECORDED: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
-COMPLETE: Tree = {"topology": {"name": "complete"}}
 ONE_AGENT: Tree = {"privacy": {"adjacency": "one-agent"}}  # two adjacent data sets differ in all samples of one agent
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
 OF_MIXINGS = (*GRAPHS, "eulerian")
@@ -94,20 +93,17 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
     for label, tree in bases:
         yield label, merge(always, tree)
     (_, first), (again_label, again) = bases[0], bases[min(3, len(bases) - 1)]
-    changes: list[tuple[str, Tree, Tree]] = []
     for key, value in variants(algorithm):
-        changes.append((f"{key}={value}", first, {"algorithm": {key: value}}))
+        yield f"{key}={value}", merge(always, first, {"algorithm": {key: value}})
         if isinstance(value, (str, bool)):
-            changes.append((f"{key}={value}, {again_label}", again, {"algorithm": {key: value}}))
+            yield f"{key}={value}, {again_label}", merge(always, again, {"algorithm": {key: value}})
     for mixing in algorithm.mixings[1:]:
         name = mixing if isinstance(mixing, str) else mixing.__name__
-        changes.append((f"mixing={name}", first, {"algorithm": {"mixing": name}}))
+        yield f"mixing={name}", merge(always, first, {"algorithm": {"mixing": name}})
     if algorithm.bears_loss:
-        changes.append(("messages lost", first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}}))
+        yield "messages lost", merge(always, first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}})
     if algorithm.bears_delay:
-        changes.append(("messages late", first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}}))
-    for label, tree, change in changes:
-        yield label, merge(always, tree, change)
+        yield "messages late", merge(always, first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}})
 
 
 def brief(algorithm: Any) -> Tree:
@@ -189,46 +185,31 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
         "privacy": {"clip": 1.0, "scale": "calibrated"},
     }
 
-    def recipe(
-        label: str, rounds: int, data: str, kind: str, step: float, epsilon: float, *more: Tree
-    ) -> tuple[str, Tree]:
-        """Return a label and an experiment without a graph.
-
-        Args:
-            label: the label.
-            rounds: number of rounds.
-            data: the name of one of the data files that `streamed` wrote.
-            kind: the kind of step schedule.
-            step: the first step size of the schedule.
-            epsilon: the setting `privacy.epsilon`.
-            more: further settings, which override the other settings.
-        """
-        steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
-        own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
-        return label, merge(fixed, own, steps if algorithm.takes_steps else {}, *more)
-
     logistic = merge(ball, {"data": {"targets": "labels"}, "problem": {"loss": "logistic", "regularizer": 0.2}})
     pairs: Tree = {"data": {"batch": 2}}
     crowd: Tree = {"topology": {"agents": algorithm.only_agents or MANY}}
     steep: Tree = {"problem": {"weight": 3.0}, "privacy": {"clip": 5.0}}
     averages: Tree = {"problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}, "privacy": {"clip": 2.0}}
-    recipes = [
-        recipe("far targets", ROUNDS, "far", "inverse-sqrt", 0.5, 1.0),
-        recipe("hidden point", 40, "quiet", "constant", 0.45, 500.0),
-        recipe("labels, regularizer", ROUNDS, "labels", "inverse-sqrt", 1.0, 0.2, logistic, {"privacy": {"clip": 0.5}}),
-        recipe("regularizer at a hidden point", 40, "quiet", "constant", 0.3, 500.0, {"problem": {"regularizer": 0.5}}),
-        recipe("large steps", 12, "wide", "inverse-sqrt", 30.0, 20.0, ball, pairs, steep),
-        recipe("batches", 16, "wide", "inverse", 1.0, 5.0, averages, {"data": {"batch": 3}}, crowd),
-        recipe("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, merge(crowd, COMPLETE)),
-        recipe("samples used again", ROUNDS, "few", "inverse-sqrt", 0.3, 10.0, {"data": {"epochs": 4}}),
-        recipe("whole rounds", 12, "far", "inverse-sqrt", 0.5, 1.0, pairs, {"privacy": {"adjacency": "one-round"}}),
-        recipe("long", LONG, "distant", "inverse-sqrt", 0.3, 50.0, {"problem": {"regularizer": 0.1}}),
-        recipe("long, hidden point", LONG, "quiet", "constant", 0.2, 1000.0),
+    # The label, the rounds, the data file, the kind and first size of steps, epsilon, and further settings.
+    recipes: list[tuple[Any, ...]] = [
+        ("far targets", ROUNDS, "far", "inverse-sqrt", 0.5, 1.0),
+        ("hidden point", 40, "quiet", "constant", 0.45, 500.0),
+        ("labels, regularizer", ROUNDS, "labels", "inverse-sqrt", 1.0, 0.2, logistic, {"privacy": {"clip": 0.5}}),
+        ("regularizer at a hidden point", 40, "quiet", "constant", 0.3, 500.0, {"problem": {"regularizer": 0.5}}),
+        ("large steps", 12, "wide", "inverse-sqrt", 30.0, 20.0, ball, pairs, steep),
+        ("batches", 16, "wide", "inverse", 1.0, 5.0, averages, {"data": {"batch": 3}}, crowd),
+        ("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, crowd, {"topology": {"name": "complete"}}),
+        ("samples used again", ROUNDS, "few", "inverse-sqrt", 0.3, 10.0, {"data": {"epochs": 4}}),
+        ("whole rounds", 12, "far", "inverse-sqrt", 0.5, 1.0, pairs, {"privacy": {"adjacency": "one-round"}}),
+        ("long", LONG, "distant", "inverse-sqrt", 0.3, 50.0, {"problem": {"regularizer": 0.1}}),
+        ("long, hidden point", LONG, "quiet", "constant", 0.2, 1000.0),
     ]
     if algorithm.decomposable:
-        recipes.append(recipe("all samples of an agent", 12, "quiet", "inverse-sqrt", 0.5, 1.0, pairs, ONE_AGENT))
-    for (label, tree), graph in zip(recipes, graphs(algorithm), strict=False):
-        yield label, merge(graph, tree)
+        recipes.append(("all samples of an agent", 12, "quiet", "inverse-sqrt", 0.5, 1.0, pairs, ONE_AGENT))
+    for (label, rounds, data, kind, step, epsilon, *more), graph in zip(recipes, graphs(algorithm), strict=False):
+        steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
+        own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
+        yield label, merge(graph, fixed, own, steps if algorithm.takes_steps else {}, *more)
 
 
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:

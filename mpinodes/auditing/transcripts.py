@@ -191,9 +191,7 @@ class Replayed:
         - If the agent noises messages: the vectors of its recorded message.
         - If the agent noises gradients: its noised gradients of the round, as the replay computes them.
         """
-        if self._noises:
-            return np.concatenate(self._gradients[t - 1][0])
-        return self.sent(t)
+        return np.concatenate(self._gradients[t - 1][0]) if self._noises else self.sent(t)
 
     def sent(self, t: int) -> Vector:
         """Return the vectors of the agent's recorded message of round t, as one vector."""

@@ -62,12 +62,11 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
     public = setup.experiment.algorithm["gradient_at"] == "public"
     kinked = setup.loss.sample_smoothness(1.0, 1.0) == inf
+    uneven = "the columns of the weights do not sum to 1 (of weights 1/deg, only the rows do)"
     broken = first_broken(
         constants.unclipped(setup),
         "" if constants.are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
-        ""
-        if weights.sums_to_one(axis=0)
-        else "the columns of the weights do not sum to 1 (of weights 1/deg, only the rows do)",
+        "" if weights.sums_to_one(axis=0) else uneven,
         "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
         "the gradients have no known Lipschitz constant, as for a loss with a kink" if kinked else "",
         "gradients are taken at public points, not at y_i" if public else "",
@@ -75,7 +74,19 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     )
     repeated = "" if setup.stream.rounds is None else "the proof needs i.i.d. losses, but the data are finite"
     theorems = []
-    lip, s, head, slope = _constants(setup)
+    e, n, d = setup.experiment, setup.topology.agents, setup.dimension
+    largest = max(block.stop - block.start for block in setup.blocks)
+    across = setup.feasible.diameter(d) * (sqrt(n) if setup.feasible.of_blocks else 1.0)
+    regularizer = e.problem.regularizer
+    of_block = constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
+    lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)  # L̂
+    change = max(setup.run.grad_sensitivity)
+    s = constants.noise_scales(setup, np.array([sqrt(largest) * n * change]))[0]  # σ
+    norms = min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(largest)), setup.stream.feature_norm
+    smooth = constants.terms(setup) * setup.loss.sample_smoothness(*norms) + regularizer
+    # The bound on the regret after T rounds is M√T, with M = head + slope √Q.
+    head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
+    slope = 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n)
     for how, q in (_theorem_5 if push_sum else _theorem_3)(setup, weights, lip, s).items():
         m = float(head + slope * np.sqrt(q))
         name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")
@@ -134,22 +145,3 @@ def _theorem_5(setup: Setup, weights: Weights, lip: float, s: float) -> dict[str
         rate = np.float64(BETA / (gamma * slow))
         q = 8 * (n * rate * lip / (1 - slow)) ** 2 + 16 * n * d * (rate * s) ** 2
     return {"as printed": q, "checked": n * n * q}
-
-
-def _constants(setup: Setup) -> tuple[float, float, float, float]:
-    """Return the numbers from which the constant M in the bound M√T on the regret after T rounds follows.
-
-    They are the gradient bound L̂, the noise scale σ, and A and B with M = A + B√Q, where Q is the term of the theorem.
-    """
-    e, n, d = setup.experiment, setup.topology.agents, setup.dimension
-    largest = max(block.stop - block.start for block in setup.blocks)
-    across = setup.feasible.diameter(d) * (sqrt(n) if setup.feasible.of_blocks else 1.0)
-    regularizer = e.problem.regularizer
-    of_block = constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
-    lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
-    change = max(setup.run.grad_sensitivity)
-    s = constants.noise_scales(setup, np.array([sqrt(largest) * n * change]))[0]
-    norms = min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(largest)), setup.stream.feature_norm
-    smooth = constants.terms(setup) * setup.loss.sample_smoothness(*norms) + regularizer
-    head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
-    return lip, s, head, 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n)

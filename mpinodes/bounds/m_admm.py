@@ -31,30 +31,6 @@ from mpinodes.core.seeds import Draws, Purpose
 ZERO = 1e-9  # eigenvalues below this multiple of the largest eigenvalue count as 0
 
 
-class Course(NamedTuple):
-    """Hold the constants of a run that Theorem 3.2 needs. The docstring of the module defines the symbols.
-
-    Attributes:
-        adjacency: (n, n) A, the adjacency matrix of the graph.
-        penalty: (T − 1,) the penalties η(1), ..., η(T − 1), equal for all agents.
-        dual_step: θ, the step size of the dual variables.
-        modulus: m, the least modulus of convexity of the agents' objectives.
-        smoothness: M, the largest smoothness of the agents' objectives.
-        tolerance: τ, the gradient norm to which local problems are solved.
-        away: (n, d) f(0) − f*, the difference between the first decisions and the best decision.
-        start: B(1), the bound on the squared distance to the solution at the start.
-    """
-
-    adjacency: Vector
-    penalty: Vector
-    dual_step: float
-    modulus: float
-    smoothness: float
-    tolerance: float
-    away: Vector
-    start: float
-
-
 # Printed form. ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
 #
 #     ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
@@ -110,7 +86,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     for form, printed in (("as printed", True), ("checked", False)):
         broken, values = first_broken(noised if setup.experiment.private else "", rounded), (np.full(len(at), inf),) * 2
         try:
-            values = _decisions(_course(setup, best, int(at[-1]) - 1), at, printed)
+            values = _decisions(setup, best, at, printed)
         except ValueError as error:
             broken = first_broken(broken, str(error))
         pairs = zip(("decision_error", "agent_decision_error"), values, strict=True)
@@ -118,16 +94,52 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     return theorems
 
 
-def _course(setup: Setup, best: Vector, iterations: int) -> Course:
-    """Return the constants of a run that Theorem 3.2 needs.
+def _shares(setup: Setup, eta: float, theta: float, printed: bool) -> Shares:
+    """Compute the factors that give the bounds of a round with penalty η, in the printed or in the corrected form.
+
+    Args:
+        setup: the run.
+        eta: η, the penalty that all agents have in the round.
+        theta: θ, the dual step.
+        printed: whether to use the formula that the paper prints; otherwise, the corrected proof.
+
+    Raises:
+        ValueError: the graph is bipartite, so that the printed formula does not bound the decisions; or the graph, the
+            penalty or the constants violate the assumptions of `admm.contraction`.
+    """
+    adjacency, modulus = setup.topology.sends(1).astype(float), setup.run.least_modulus
+    (laplacian, signless), n = laplacians(adjacency), len(adjacency)
+    form, short, moved = eta * signless, np.zeros(n), 0.0
+    values = np.linalg.eigvalsh(form)
+    if printed and values[0] <= ZERO * values[-1]:
+        raise ValueError("the graph is bipartite, so its matrix D + A is singular: then Theorem 3.2 bounds no decision")
+    delta = contraction(adjacency, eta, theta, modulus, setup.run.largest_smoothness, printed=printed)
+    shrink = 1 / (1 + delta)
+    if printed:
+        inverse = shrink * np.linalg.inv(form)
+    else:
+        inverse = np.linalg.inv(form + (2 * eta - theta) * laplacian + 2 * modulus * np.eye(n))
+        short = cast(Any, setup.algorithm).tolerance / (modulus + 2 * eta * adjacency.sum(axis=1))
+        moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + form)[-1]) ** 0.5
+    return Shares(shrink, float(inverse.mean()), np.diag(inverse), short, moved)
+
+
+def _decisions(setup: Setup, best: Vector, at: Rounds, printed: bool) -> tuple[Vector, Vector]:
+    """Bound the squared error of the mean decision, and the largest squared error of an agent: (h,) each.
+
+    Args:
+        setup: the run.
+        best: (d,) f*, the best decision.
+        at: (h,) the rounds at which the bounds are evaluated. The decision of round 1 is f(0).
+        printed: whether to use the formula that the paper prints; otherwise, the corrected proof.
 
     Raises:
         ValueError: penalties differ between agents; dual steps differ between agents or rounds; the first penalty is
-            less than half of the dual step; the dual step is not positive; or the graph is directed, is not connected
-            or has only one agent.
+            less than half of the dual step; the dual step is not positive; the graph is directed, is not connected or
+            has only one agent; or `_shares` raises the error.
     """
     a: Any = setup.algorithm
-    n, d = setup.topology.agents, setup.dimension
+    n, d, iterations = setup.topology.agents, setup.dimension, int(at[-1]) - 1
     t = np.arange(1, max(iterations, 1) + 1)
     theta, eta = (np.array([of(i, t) for i in range(n)]) for of in (a.theta, a.eta))
     if np.ptp(theta) > 0:
@@ -137,50 +149,16 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     adjacency = setup.topology.sends(1).astype(float)
     first = np.array([Draws(setup.experiment.seed, Purpose.START, i).at(0).standard_normal(d) for i in range(n)])
     gradients = np.array([loss.grad(best) for loss in whole_losses(setup)])
-    modulus, smoothness = setup.run.least_modulus, setup.run.largest_smoothness
-    start = distance(adjacency, eta[0, 0], theta[0, 0], first[None], best, gradients)
+    start = distance(adjacency, eta[0, 0], theta[0, 0], first[None], best, gradients)  # B(1)
+    away, penalties = first - best, eta[0, :iterations]
     step = float(theta[0, 0])
-    return Course(adjacency, eta[0, :iterations], step, modulus, smoothness, a.tolerance, first - best, start)
-
-
-def _shares(course: Course, eta: float, printed: bool) -> Shares:
-    """Compute the factors that give the bounds of a round with penalty η, in the printed or in the corrected form.
-
-    Raises:
-        ValueError: the graph is bipartite, so that the printed formula does not bound the decisions; or the graph, the
-            penalty or the constants violate the assumptions of `admm.contraction`.
-    """
-    (laplacian, signless), theta, n = laplacians(course.adjacency), course.dual_step, len(course.adjacency)
-    form, short, moved = eta * signless, np.zeros(n), 0.0
-    values = np.linalg.eigvalsh(form)
-    if printed and values[0] <= ZERO * values[-1]:
-        raise ValueError("the graph is bipartite, so its matrix D + A is singular: then Theorem 3.2 bounds no decision")
-    delta = contraction(course.adjacency, eta, theta, course.modulus, course.smoothness, printed=printed)
-    shrink = 1 / (1 + delta)
-    if printed:
-        inverse = shrink * np.linalg.inv(form)
-    else:
-        inverse = np.linalg.inv(form + (2 * eta - theta) * laplacian + 2 * course.modulus * np.eye(n))
-        short = course.tolerance / (course.modulus + 2 * eta * course.adjacency.sum(axis=1))
-        moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + form)[-1]) ** 0.5
-    return Shares(shrink, float(inverse.mean()), np.diag(inverse), short, moved)
-
-
-def _decisions(course: Course, at: Rounds, printed: bool) -> tuple[Vector, Vector]:
-    """Bound the squared error of the mean decision, and the largest squared error of an agent: (h,) each.
-
-    Args:
-        course: the constants of the run.
-        at: (h,) the rounds at which the bounds are evaluated. The decision of round 1 is f(0).
-        printed: whether to use the formula that the paper prints; otherwise, the corrected proof.
-    """
-    shares = {eta: _shares(course, eta, printed) for eta in np.unique(course.penalty).tolist()}
-    mean = [float(np.sum(course.away.mean(axis=0) ** 2))]
-    worst = [float(np.sum(course.away**2, axis=1).max())]
-    reach, before = course.start**0.5, inf  # √B
-    for eta in course.penalty.tolist():
-        reach *= max(1.0, eta / before) ** 0.5
-        share, before = shares[eta], eta
+    shares = {penalty: _shares(setup, penalty, step, printed) for penalty in np.unique(penalties).tolist()}
+    mean = [float(np.sum(away.mean(axis=0) ** 2))]
+    worst = [float(np.sum(away**2, axis=1).max())]
+    reach, before = start**0.5, inf  # √B
+    for penalty in penalties.tolist():
+        reach *= max(1.0, penalty / before) ** 0.5
+        share, before = shares[penalty], penalty
         mean.append((share.mean**0.5 * reach + float(share.short.mean())) ** 2)
         worst.append(float((np.sqrt(share.agents) * reach + share.short).max()) ** 2)
         reach = share.shrink**0.5 * reach + share.moved

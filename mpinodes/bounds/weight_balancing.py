@@ -50,7 +50,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     strong, graph, e = constants.strongly_convex_steps(setup), setup.topology, setup.experiment
-    modulus, offset = strong or (0.0, 0.0)
+    (modulus, offset), unfit = strong or (0.0, 0.0), ""
     if not strong:  # 1/√(2^m) for t = 2^m .. 2^(m+1) − 1
         is_doubling = constants.are_steps(setup, lambda t: np.asarray(1 / np.sqrt(2.0 ** (np.frexp(t)[1] - 1))))
         unfit = "" if is_doubling else "steps are neither 1/(mu (t + 1)) nor doubling"
@@ -63,8 +63,6 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
             f"step.modulus = {modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "
             "wrong by a factor n; the proof holds up to (1/2n) sum mu_i"
         )
-    else:
-        unfit = ""
     sound = graph.period == 1 or facts.is_eulerian(graph, e.rounds)
     public = e.algorithm["gradient_at"] == "public"
     broken = first_broken(  # the checked form allows any noise

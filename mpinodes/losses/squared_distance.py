@@ -52,14 +52,6 @@ class SquaredDistance(SmoothLoss):
         """
         return 1
 
-    @property
-    def weight(self) -> float:
-        """Return the sum of 1/divisor over the samples of the round.
-
-        The Hessian of the round's loss, without the regularizer, is this number times the identity.
-        """
-        return float((np.ones(len(self.targets)) / self.divisor).sum())
-
     def value(self, x: Vector) -> float:
         """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         distances = x - dense(self.features)
@@ -86,7 +78,8 @@ class SquaredDistance(SmoothLoss):
 
         The sum is over the samples of the round.
         """
-        return np.eye(len(x)) * (self.weight + self.regularizer)
+        weight = float((np.ones(len(self.targets)) / self.divisor).sum())
+        return np.eye(len(x)) * (weight + self.regularizer)
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:

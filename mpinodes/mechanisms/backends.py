@@ -165,18 +165,3 @@ class Additive(Mechanism):
 
     def __post_init__(self) -> None:
         backend(self.backend)  # fail here, not in round 1, if the backend is not installed
-
-    def draw(self, query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity).
-
-        Args:
-            query: the value to release.
-            law: the distribution of the noise.
-            t: the round.
-            noise: the random generators, one for each round.
-            out: the array that receives the release.
-
-        Raises:
-            Diverged: the backend is lattice or opendp, the scale is not 0, and an entry of the value is not finite.
-        """
-        return backend(self.backend)(query, law, t, noise, out)

@@ -8,7 +8,7 @@ from math import isfinite
 from mpinodes.core import Event, Kind, Query, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
-from mpinodes.mechanisms.backends import Additive, Law
+from mpinodes.mechanisms.backends import Additive, Law, backend
 
 __all__ = ["Gaussian"]
 
@@ -39,4 +39,4 @@ class Gaussian(Additive):
                 "Query(..., calibration=l2 / self.run.gdp(self.run.epsilon, self.run.delta))"
             )
         scale = query.calibration if self.constant is None else self.constant / self.epsilon
-        return self.draw(query, Law(Kind.GAUSSIAN, scale), t, noise, out)
+        return backend(self.backend)(query, Law(Kind.GAUSSIAN, scale), t, noise, out)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mpinodes.core import Event, Kind, Query, Vector
 from mpinodes.core.seeds import Draws
-from mpinodes.mechanisms.backends import Additive, Law
+from mpinodes.mechanisms.backends import Additive, Law, backend
 
 __all__ = ["Laplace"]
 
@@ -30,4 +30,4 @@ class Laplace(Additive):
         """
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
-        return self.draw(query, Law(Kind.LAPLACE, scale), t, noise, out)
+        return backend(self.backend)(query, Law(Kind.LAPLACE, scale), t, noise, out)

@@ -39,9 +39,7 @@ class Rescaling(Mixing):
 
     def init(self, agent: int) -> Vector:
         """Return the vector r_i (n,) of round 1, which is the unit vector e_i."""
-        start = np.zeros(self.graph.agents)
-        start[agent] = 1.0
-        return start
+        return np.asarray(np.eye(self.graph.agents)[agent])
 
     def outgoing(self, s: Vector, here: Neighborhood) -> Vector:
         """Return the scalars that agent i sends with its message: its vector r_i (n,)."""

@@ -346,8 +346,7 @@ class Ceilings:
         most[events.is_unknown] = np.inf
         if not events.hidden or not len(events):
             return most
-        names = ("transition", "gradient", "reads", "sensitivity", "largest", "lipschitz", "offset")
-        a, b, c, s, r, lipschitz, offset = (events.leakage(n) for n in names)
+        a, b, _, c, s, lipschitz, r, offset = map(events.leakage, NAMES)
         a, b, c = map(np.abs, (a, b, c))
         lost, hidden = np.logical_or.accumulate(events.is_unknown) | self._lost, events.is_hidden
         # A message without hidden parts resets h: to inf if the message is unknown or is a use, else to 0.

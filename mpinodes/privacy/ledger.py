@@ -264,8 +264,7 @@ class Facts:
         telling = (events.uses > 0) | unknown
         self.is_finite &= bool(np.isfinite([events.l1, events.l2]).all())
         if events.hidden:
-            names = ("transition", "largest", "lipschitz", "offset")
-            a, r, lipschitz, offset = (events.leakage(name) for name in names)
+            a, r, lipschitz, offset = map(events.leakage, ("transition", "largest", "lipschitz", "offset"))
             remembers = (a != 0).any(axis=(-2, -1))
             telling |= events.is_hidden & ((r > 0) | remembers)
             fixed = (r == 0) | ((lipschitz == 0) & (offset == 0)) | np.isinf(lipschitz) | (offset >= r)

@@ -299,7 +299,7 @@ class Followed:
     """Compute the privacy costs of several agents together, block by block of rounds.
 
     Args:
-        agents: the agents.
+        agents: the agents, whose messages have the same kinds of noise.
         counts: a table that counts noised vectors by the size of their pure ε, in place of Rényi curves. If None, Rényi
             curves are computed unless all noise is Gaussian or an agent has more than `MOST_KEPT` groups of samples.
 
@@ -315,8 +315,7 @@ class Followed:
         events, _, facts = self.agents[0]
         groups = max(agent.facts.groups for agent in self.agents)
         shifts: Shifts | None = self._counts
-        kinds = frozenset().union(*(agent.facts.kinds for agent in self.agents))
-        curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
+        curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in facts.kinds]
         if shifts is None and curved and groups <= MOST_KEPT:
             is_pure = curved[0] == Kind.GAMMA_NORM and not events.dimension
             shifts = shared_table(Kind.PURE if is_pure else curved[0], events.dimension)

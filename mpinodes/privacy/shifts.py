@@ -139,9 +139,7 @@ class Shifts:
         return sums
 
 
-@lru_cache(maxsize=4)
-def _shared(kind: Kind, dimension: int) -> Shifts:
-    return Shifts(kind, dimension)
+_shared = lru_cache(maxsize=4)(Shifts)
 
 
 def shared_table(kind: Kind, dimension: int) -> Shifts:

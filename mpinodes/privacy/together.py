@@ -63,10 +63,7 @@ class Cost(NamedTuple):
         """Return the privacy loss at δ of the sample with the largest privacy loss; `UNPROVEN` if `unknown` is true."""
         if self.unknown:
             return UNPROVEN
-
-        def loss_at(part: float) -> PrivacyLoss:
-            return price_curves(self.pure, self.rho, self.rdp, self.is_gaussian, part, self.pairs)
-
+        loss_at = partial(price_curves, self.pure, self.rho, self.rdp, self.is_gaussian, pairs=self.pairs)
         return at_distance(loss_at, delta, self.distance)
 
     def settled(self, room: int = MOST_CURVES) -> Cost:

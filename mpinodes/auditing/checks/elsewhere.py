@@ -21,7 +21,6 @@ from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.auditing.checks.purity import KEPT
 from mpinodes.auditing.transcripts import Transcript, simulate
 from mpinodes.config.building import build, rebuilt
-from mpinodes.core.experiment import Experiment
 from mpinodes.launch.threads import ONE_THREAD
 from mpinodes.runlog.reader import Reader
 
@@ -60,7 +59,7 @@ def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
         RuntimeError: a run fails in the other process.
     """
     job = folder / "job.pickle"
-    job.write_bytes(pickle.dumps([msgspec.msgpack.encode(run.setup.experiment) for run in runs]))
+    job.write_bytes(pickle.dumps([run.setup.experiment for run in runs]))
     words = [sys.executable, "-m", __name__, str(job)]
     done = _started(words, folder, **ONE_THREAD, PYTHONHASHSEED="12345", TZ="Asia/Tokyo")
     if done.returncode:
@@ -78,8 +77,7 @@ def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
 
 def main(job: str) -> None:
     """Simulate all experiments in the file `job`, and overwrite this file with the messages and decisions."""
-    experiments = [msgspec.msgpack.decode(packed, type=Experiment) for packed in pickle.loads(Path(job).read_bytes())]
-    runs = [simulate(build(experiment)) for experiment in experiments]
+    runs = [simulate(build(experiment)) for experiment in pickle.loads(Path(job).read_bytes())]
     Path(job).write_bytes(pickle.dumps([(run.frames, run.decisions) for run in runs]))
 
 

@@ -36,13 +36,13 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
         if (mixing.fixed and graph.period != 1) or (mixing.undirected and one_way_edge(graph, ROUNDS)):
             continue
         try:
-            report.take("rounds of weights", list(mixing_of_all(mixing, graph, name)), ROUNDS * graph.agents)
+            report.take("rounds of weights", mixing_of_all(mixing, graph, name), ROUNDS * graph.agents)
         except Diverged as error:
             report.notes.append(f"{name}: {error}")
 
 
-def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Run a mixing for all agents, and yield a fault for the first wrong result.
+def mixing_of_all(mixing: Any, graph: Topology, name: str) -> list[Fault]:
+    """Run a mixing for all agents, and return a fault for the first wrong result; empty if all results are right.
 
     - `outgoing` must return as many scalars as the mixing states.
     - `weights` must return valid weights, and must not change its arguments.
@@ -63,30 +63,27 @@ def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
             sent[i] = np.array(own.outgoing(states[i], here), dtype=float)
             if sent[i].shape != (own.width,) or not np.isfinite(sent[i]).all():
                 where = f"{name}: agent {i}, round {t}: {sent[i]}"
-                yield Fault("a wrong number of scalars", where, f"outgoing() must return {own.width} numbers")
-                return
+                return [Fault("a wrong number of scalars", where, f"outgoing() must return {own.width} numbers")]
         for i, here in neighbors.items():
             where, given = f"{name}: agent {i}, round {t}", (states[i], here, [sent[j] for j in here.senders])
             before, again = image(given), copy.deepcopy(given)
             made = own.weights(*given)
             if image(given) != before:
-                yield Fault("state mutated", f"{where}: weights() changed its arguments", PURE_MIXING)
-                return
+                return [Fault("state mutated", f"{where}: weights() changed its arguments", PURE_MIXING)]
             states[i], of_senders, scale = made
             if len(of_senders) != len(here.senders) or not np.isfinite(of_senders).all() or not scale > 0:
                 right = f"one finite weight for each of the {len(here.senders)} senders, and a scale above 0"
-                yield Fault("invalid weights", f"{where}: {list(of_senders)}, scale {scale}", right)
-                return
+                return [Fault("invalid weights", f"{where}: {list(of_senders)}, scale {scale}", right)]
             if image(own.weights(*again)) != image(made):
-                yield Fault("two values for equal inputs", f"{where}: weights() differs when called again", PURE_MIXING)
-                return
+                where += ": weights() differs when called again"
+                return [Fault("two values for equal inputs", where, PURE_MIXING)]
             weights[i, list(here.senders)] = of_senders
         there = next(reverse)
         is_same = all(image((sent[i], states[i])) == image((there.said[i], there.states[i])) for i in agents)
         if not is_same or not np.array_equal(weights, there.weights):
             where = f"{name}: round {t}: outgoing() or weights() depends on the order of the agents"
-            yield Fault("two values for equal inputs", where, PURE_MIXING)
-            return
+            return [Fault("two values for equal inputs", where, PURE_MIXING)]
+    return []
 
 
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:

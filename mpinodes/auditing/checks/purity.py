@@ -103,13 +103,15 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
     calls = [(i, call) for i in run.agents for call in walk(setup, run.frames, i)]
     for k in np.random.default_rng(seed).permutation(len(calls)):
         i, call = calls[k]
-        if faults := list(call_again(setup, call, f"{run.label}: agent {i}, round {call.here.t}")):
-            yield from faults
+        if fault := call_again(setup, call, f"{run.label}: agent {i}, round {call.here.t}"):
+            yield fault
             return
 
 
-def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
-    """Repeat the recorded calls of a round on copies of the arguments, and yield the first fault.
+def call_again(setup: Setup, call: Any, where: str) -> Fault | None:
+    """Repeat the recorded calls of a round on copies of the arguments, and return the first fault.
+
+    The result is None if there is no fault.
 
     These are faults:
 
@@ -133,15 +135,15 @@ def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
         result = getattr(setup.algorithm, method)(*given)
         for name, argument, before in zip(("state", "here", "inbox", "loss"), given, images, strict=False):
             if image(argument) != before:
-                yield Fault(f"{name} mutated", f"{where}: {method}() changed its argument {name}", PURE)
-                return
+                return Fault(f"{name} mutated", f"{where}: {method}() changed its argument {name}", PURE)
         if recorded is not None and image(result) != recorded:
-            yield Fault("two values for equal inputs", f"{where}: {method}() gives another value if called again", PURE)
-            return
+            where += f": {method}() gives another value if called again"
+            return Fault("two values for equal inputs", where, PURE)
     inbox = given[2]
     for array in (*inbox.releases, inbox.own):
         array.fill(np.nan)
     if image(result) != recorded:
         place = f"{where}: update() kept an array of the inbox, which the sender's next message overwrites"
         right = "copy arrays that the state keeps"
-        yield Fault("a view of the inbox kept in the state", place, right)
+        return Fault("a view of the inbox kept in the state", place, right)
+    return None
