@@ -108,9 +108,8 @@ def style(name: str = "", more: Mapping[str, Any] | None = None) -> Iterator[Non
         name: a style of matplotlib, or a file with a style, which overrides this style; "" means none.
         more: further settings of matplotlib, which the style `name` overrides.
     """
-    defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
-    settings = mpl.rc_context(defaults | STYLE | dict(more or {}))
-    with warnings.catch_warnings(action="ignore"), settings, mpl.style.context(name or []):
+    styles = [STYLE, more or {}, *filter(None, [name])]
+    with warnings.catch_warnings(action="ignore"), mpl.style.context(styles, after_reset=True):
         yield
 
 
