@@ -183,24 +183,23 @@ TICKS: list[tuple[float, tuple[float, ...]]] = [  # if an axis spans more decade
 PLAIN = 30.0  # an axis is linear if its largest value is at most this multiple of its least value
 
 
-def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Make the axes in `names` ("x", "y") logarithmic, with ticks labelled by plain numbers.
+def log(axes: Axes, name: Literal["x", "y"]) -> None:
+    """Make the axis `name` of a panel logarithmic, with ticks labelled by plain numbers.
 
-    Values below `LEAST_SHARE` times the largest value of an axis are cut off.
+    Values below `LEAST_SHARE` times the largest value of the axis are cut off.
     """
-    for name in names:
-        getattr(axes, f"set_{name}scale")("log")
-        axis = getattr(axes, f"{name}axis")
-        low, high = axis.get_view_interval()
-        low = max(low, LEAST_SHARE * high)
-        axis.set_view_interval(low, high, ignore=True)
-        decades = np.log10(high / low)
-        subs = next((subs for more, subs in TICKS if decades > more), None)
-        axis.set_major_locator(LogLocator(subs=subs, numticks=8) if subs else MaxNLocator(5))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
-        if name == "y":
-            axes.set_ylim(low, high)
+    getattr(axes, f"set_{name}scale")("log")
+    axis = getattr(axes, f"{name}axis")
+    low, high = axis.get_view_interval()
+    low = max(low, LEAST_SHARE * high)
+    axis.set_view_interval(low, high, ignore=True)
+    decades = np.log10(high / low)
+    subs = next((subs for more, subs in TICKS if decades > more), None)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=8) if subs else MaxNLocator(5))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+    if name == "y":
+        axes.set_ylim(low, high)
 
 
 def scale(axes: Axes, values: np.ndarray, from_zero: bool = True, is_share: bool = False) -> None:
