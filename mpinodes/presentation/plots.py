@@ -56,8 +56,6 @@ class Values(NamedTuple):
             over: the names of the axes. Axes that the array does not have are ignored.
         """
         axes = tuple(k for k, name in enumerate(self.dims) if name in over)
-        if not axes:
-            return self
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all values may be nan
             return Values(tuple(name for name in self.dims if name not in over), combine(self.values, axis=axes))
 
@@ -122,25 +120,22 @@ def panels(number: int) -> tuple[Figure, list[Axes]]:
     return figure, made
 
 
-def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
+def line(axes: Axes, t: np.ndarray, values: Values, colour: str, label: str, **style: Any) -> None:
     """Draw a curve of a metric over time.
 
     If the run has repeats, the curve is the mean of the repeats, with a band from the least to the largest value.
     """
     if "repeat" in values.dims:
-        least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
-        axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)
+        band(axes, t, values, ["repeat"], colour, alpha=0.15)
         values = values.reduced(np.nanmean, ["repeat"])
-        if "label" in style:
-            style["label"] += ": mean, range of seeds"
-    axes.plot(t, values.values, color=colour, **style)
+        label += ": mean, range of seeds"
+    axes.plot(t, values.values, color=colour, label=label, **style)
 
 
-def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """Draw a band over time, in each round from the least to the largest value of all agents and repeats."""
-    rest = [name for name in values.dims if name not in ("round", "horizon")]
-    least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
-    axes.fill_between(t, least, most, color=AGENT, alpha=0.45, lw=0, **style)
+def band(axes: Axes, t: np.ndarray, values: Values, over: Sequence[str], colour: str, **style: Any) -> None:
+    """Draw a band over time, at each time from the least to the largest value over the axes `over` of `values`."""
+    least, most = (values.reduced(combine, over).values for combine in (np.nanmin, np.nanmax))
+    axes.fill_between(t, least, most, color=colour, lw=0, **style)
 
 
 def points(figure: Figure) -> list[Point]:
