@@ -63,8 +63,7 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
     """
     if privacy.noise is None:
         return ["  privacy: none, messages carry no noise"]
-    rows = [(f"  {row[0]}", *row[1:]) for row in table(privacy, checked)]
-    rows = [head(privacy), *rows]
+    rows = [head(privacy), *((f"  {who}", *cells) for who, *cells in table(privacy, checked))]
     width = max(28, *(len(row[0]) + 2 for row in rows))
     cells = [f"  {who:{width}} {a:>10} {b:>12} {c:>12}   {rule}".rstrip() for who, a, b, c, rule in rows]
     wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="      ").wrap
