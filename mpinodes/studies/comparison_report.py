@@ -194,11 +194,6 @@ def _cost(comparison: Comparison) -> str:
     return " ".join([f"Proven privacy loss of publishing all {len(comparison.runs)} runs: {epsilons}{by}.", *notes])
 
 
-def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
-    """Return rows as a data frame in which integers stay integers even if a column has missing values."""
-    return pandas.DataFrame(list(rows), dtype=object)
-
-
 def means(comparison: Comparison) -> pandas.DataFrame:
     """Return a table with a row for each group of runs: the mean of every result over the runs of the group.
 
@@ -216,7 +211,7 @@ def means(comparison: Comparison) -> pandas.DataFrame:
             row |= {name: e and e.mean, f"{name}_std": None if e is None or isnan(e.std) else e.std}
             row |= {f"{name}_low": low, f"{name}_high": high}
         rows.append(row)
-    return frame_of(rows)
+    return pandas.DataFrame(rows, dtype=object)  # with this type, integers stay integers beside missing values
 
 
 def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
@@ -229,7 +224,7 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.D
         (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
         row = {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
         rows.append(at | row | {"difference_low": low, "difference_high": high, "seeds": d.estimate.number})
-    return frame_of(rows)
+    return pandas.DataFrame(rows, dtype=object)
 
 
 def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
@@ -277,7 +272,7 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
         row |= {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
         row |= {"mean": f"{d.estimate.mean:.4g}", "95 % interval": "" if low is None else f"[{low:.4g}, {high:.4g}]"}
         rows.append(row | {"seeds": str(d.estimate.number)})
-    return frame_of(rows)
+    return pandas.DataFrame(rows, dtype=object)
 
 
 def mean_and_deviation(mean: float, std: float | None) -> str:
