@@ -86,16 +86,18 @@ class Losses(ABC):
 
     If the objective is decomposable, each agent is a decider; else the network is the only decider.
 
+    Args:
+        setup: the set-up of the run.
+        first: any loss of the run; all losses of the run have the same class.
+
     Attributes:
         kind: the class of the losses.
         is_dense: whether features are dense arrays.
     """
 
-    kind: type[SampleLoss]
-    is_dense: bool
-
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, first: SampleLoss) -> None:
         e = setup.experiment
+        self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._regularizer, self._decomposable = e.problem.regularizer, setup.algorithm.decomposable
 
@@ -159,10 +161,8 @@ class Changing(Losses):
     """Compute the losses of a run whose samples may change from round to round (`stream.batch` is not "all")."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
-        super().__init__(setup)
         self._samples = samples_of(setup.stream, owners, setup.experiment.rounds)
-        first = self._samples.first
-        self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
+        super().__init__(setup, self._samples.first)
 
     @property
     def everything(self) -> Total:
@@ -218,9 +218,8 @@ class ConstantLosses(Losses):
     """Compute the losses of a run in which every round uses all samples, so that the loss functions never change."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
-        super().__init__(setup)
         own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
-        self.kind, self.is_dense = type(own[0]), isinstance(own[0].features, np.ndarray)
+        super().__init__(setup, own[0])
         self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
         features, targets = stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own])
         self._everything = Total(own[0], owners, (features, targets, np.repeat(self._divisors, self._sizes)), None)
