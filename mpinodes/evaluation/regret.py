@@ -75,9 +75,8 @@ class Lost(NamedTuple):
     If the objective is decomposable, each agent is a decider; else the network is the only decider.
     """
 
-    own: Vector  # (r,) each decider's loss at its own decision
-    averaged: Vector  # (r,) each decider's loss at its own running average
-    everybodys: Vector  # (r, n) the loss of all deciders at the estimate of one agent
+    # (r, 2 + n): each decider's loss at its own decision, at its own running average, and at the estimate of each agent
+    losses: Vector
     training: Vector | None  # (r,) mean over agents of their samples' mean loss; None: losses change, or are shared
 
 
@@ -142,19 +141,17 @@ class Losses(ABC):
         apart = self._directions.offsets(first, len(points.decisions))
         away = apart[..., columns]
         of_deciders = away if self._decomposable else away.sum(axis=1, keepdims=True)
-        ahead, behind = (
-            self.at(first, columns, points._replace(
-                decisions=points.decisions + sign * of_deciders, estimates=points.estimates + sign * away,
-            ))
-            for sign in (1.0, -1.0)
-        )  # fmt: skip
+        decisions, averages, estimates = points
+        ahead = self.at(first, columns, Points(decisions + of_deciders, averages, estimates + away))
+        behind = self.at(first, columns, Points(decisions - of_deciders, averages, estimates - away))
         owned = 0.5 * self._regularizer * np.vecdot(apart, apart)  # (r, n)
-        own, everybodys = (ahead.own + behind.own) / 2, (ahead.everybodys + behind.everybodys) / 2
+        losses = (ahead.losses + behind.losses) / 2
+        losses[:, 0] += owned.sum(axis=1)
+        losses[:, 2:] += decisions.shape[1] * owned
         training = None
         if ahead.training is not None and behind.training is not None:
             training = (ahead.training + behind.training) / 2
-        everybodys += points.decisions.shape[1] * owned
-        return Lost(own + owned.sum(axis=1), ahead.averaged, everybodys, training)
+        return Lost(losses, training)
 
 
 class Changing(Losses):
@@ -197,7 +194,7 @@ class Changing(Losses):
         lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
         divisor = divisor.reshape(rounds, -1) if np.ndim(divisor) else divisor
         everybodys = self._sums(features, targets.reshape(rounds, -1), divisor, points.estimates)
-        return Lost(lost[:, 0], lost[:, 1], everybodys, None)
+        return Lost(np.column_stack([lost, everybodys]), None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
         """Return the sum of the losses of each of g groups of samples, at each of the group's p points: (g, p).
@@ -236,21 +233,18 @@ class ConstantLosses(Losses):
         The arguments `first` and `columns` are not used, because all rounds have the same losses.
         """
         rounds, owners, _ = points.decisions.shape
-        lost, training = np.zeros((2, rounds)), np.zeros(rounds)
-        everybodys = np.zeros(points.estimates.shape[:2])
+        lost, training = np.zeros((rounds, 2 + points.estimates.shape[1])), np.zeros(rounds)
         for i in range(owners):
-            own = np.stack([points.decisions[:, i], points.averages[:, i]], axis=1)
-            at = np.concatenate([own, points.estimates], axis=1)
+            at = np.concatenate([points.decisions[:, [i]], points.averages[:, [i]], points.estimates], axis=1)
             sums = np.zeros(at.shape[:2])  # (r, p) of Σ ℓ over the owner's samples
             for features, targets in self._blocks[i]:
                 at_once = max(1, IN_CACHE // (at.shape[1] * targets.size))
                 for start in range(0, rounds, at_once):
                     some = slice(start, start + at_once)
                     sums[some] += self.kind.values(features, targets, at[some]).sum(axis=2)
-            lost += sums[:, :2].T / self._divisors[i]
+            lost += sums / self._divisors[i]
             training += sums[:, 0] / (owners * self._sizes[i])
-            everybodys += sums[:, 2:] / self._divisors[i]
-        return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
+        return Lost(lost, training if self._decomposable else None)
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
