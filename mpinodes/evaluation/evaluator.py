@@ -302,10 +302,8 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
             return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
         fixed: list[Comparator] = []
         for t in meter.horizons.tolist():
-            if t in known:
-                fixed.append(known[t])
-                continue
-            fixed.append(best(everything.upto(t), feasible, fixed[-1].point if fixed else began, [began]))
+            near = fixed[-1].point if fixed else began
+            fixed.append(known[t] if t in known else best(everything.upto(t), feasible, near, [began]))
             tell(len(fixed), len(meter.horizons))
         return fixed
 
