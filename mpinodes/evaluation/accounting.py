@@ -201,9 +201,8 @@ def account_together(runs: Sequence[Setup], rows: Sequence[Vector]) -> None:
         runs: the set-ups of the runs, which differ in the seed or in `privacy.epsilon`.
         rows: for each run, the rows of all rounds, (agents, rounds, row width).
     """
-    accountants = [
-        accountant_of(run, run.layout.open(own.transpose(1, 0, 2))[1]) for run, own in zip(runs, rows, strict=True)
-    ]
+    events = [run.layout.open(own.transpose(1, 0, 2))[1] for run, own in zip(runs, rows, strict=True)]
+    accountants = list(map(accountant_of, runs, events))
     privacy, horizons = runs[0].experiment.privacy, log_spaced(runs[0].experiment.rounds)
     prove_together(accountants, horizons, privacy.delta, privacy.tight)
 
