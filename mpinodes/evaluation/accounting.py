@@ -246,11 +246,9 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     of_data, of_all, rounding = np.full(4, -np.inf), np.full(4, -np.inf), 0.0
 
     def sizes(scale: Vector, l1: Vector) -> Vector:
-        if not scale.size:
-            return np.full(4, -np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            release = np.where(l1 == 0, 0.0, l1 / scale).max()
-        return np.array([release, l1.max(), scale.max(), -scale.min()])
+            release = np.where(l1 == 0, 0.0, l1 / scale)
+        return np.asarray(np.reshape([release, l1, scale, -scale], (4, -1)).max(axis=1, initial=-np.inf))
 
     for _, events in history.blocks():
         scale, l1 = events.scale, events.l1
