@@ -201,9 +201,8 @@ def account_together(runs: Sequence[Setup], rows: Sequence[Vector]) -> None:
         runs: the set-ups of the runs, which differ in the seed or in `privacy.epsilon`.
         rows: for each run, the rows of all rounds, (agents, rounds, row width).
     """
-    accountants = [
-        accountant_of(run, run.layout.open(own.transpose(1, 0, 2))[1]) for run, own in zip(runs, rows, strict=True)
-    ]
+    events = [run.layout.open(own.transpose(1, 0, 2))[1] for run, own in zip(runs, rows, strict=True)]
+    accountants = list(map(accountant_of, runs, events))
     privacy, horizons = runs[0].experiment.privacy, log_spaced(runs[0].experiment.rounds)
     prove_together(accountants, horizons, privacy.delta, privacy.tight)
 
@@ -247,11 +246,9 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     of_data, of_all, rounding = np.full(4, -np.inf), np.full(4, -np.inf), 0.0
 
     def sizes(scale: Vector, l1: Vector) -> Vector:
-        if not scale.size:
-            return np.full(4, -np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            release = np.where(l1 == 0, 0.0, l1 / scale).max()
-        return np.array([release, l1.max(), scale.max(), -scale.min()])
+            release = np.where(l1 == 0, 0.0, l1 / scale)
+        return np.asarray(np.reshape([release, l1, scale, -scale], (4, -1)).max(axis=1, initial=-np.inf))
 
     for _, events in history.blocks():
         scale, l1 = events.scale, events.l1

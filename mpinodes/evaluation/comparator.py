@@ -200,8 +200,8 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
     point = x = y = start
     momentum, lowest = 1.0, np.inf
-    numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
-    products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
+    # multiplications of one iteration; the size of a sparse array is the number of its stored entries
+    products = 2 * max(total.features.size, 1) * d // total.features.shape[1]
     has_hessian = hasattr(total, "hessian") and d <= DENSE and feasible.has_cones
     # the cost of one step of Newton's method, in iterations of projected gradient
     polish = max(20, 25 * d**3 // (products + OVERHEAD)) if has_hessian else ITERATIONS

@@ -8,7 +8,7 @@ measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -105,21 +105,22 @@ class Evaluator:
             known: maps a number of rounds to the comparator of these first rounds, from another run on the same losses.
                 Known comparators need not be computed.
         """
-        meter, feasible = self._meter, self._setup.feasible
+        meter, setup = self._meter, self._setup
         meter.end()
         everything = meter.losses.everything
-        self._left_out = left_out(self._setup, meter)
-        nothing = Comparator(np.full(self._setup.dimension, np.nan), np.nan, np.nan)
-        fixed = [nothing] * len(meter.horizons) if self._left_out else best_fixed(meter, feasible, tell, known or {})
-        dynamic = self._setup.experiment.record.dynamic_regret and not self._left_out
+        self._left_out = left_out(setup, meter)
+        nothing = [Comparator(np.full(setup.dimension, np.nan), np.nan, np.nan)] * len(meter.horizons)
+        fixed = nothing if self._left_out else best_fixed(meter, setup.feasible, tell, known or {})
+        dynamic = setup.experiment.record.dynamic_regret and not self._left_out
         accuracy, rmse = meter.by_set("accuracy"), meter.by_set("rmse")
         self.judged = Judged(
-            horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,
+            horizons=meter.horizons, agents=setup.topology.agents, judged_by=setup.algorithm.judged_by,
             total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
             accuracy=accuracy, rmse=rmse, least=np.array([c.value for c in fixed]),
             best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
-            best_of_rounds=best_of_rounds(everything, feasible, meter.horizons, fixed) if dynamic else None,
-            losses=cast(Any, everything.upto), weights=self._weights,
+            best_of_rounds=best_of_rounds(everything, setup.feasible, meter.horizons, fixed) if dynamic else None,
+            losses=cast(Any, everything.upto),
+            weights=lambda: (some.weights for some in mixed(setup.mixing, setup.reached, range(setup.topology.agents))),
         )  # fmt: skip
         # Three baselines learn nothing: always predict the largest class, predict the mean target, stay at the start.
         first_accuracy, first_rmse = (
@@ -145,11 +146,6 @@ class Evaluator:
                     raise
                 reason = f"{type(error).__name__}: {error}"
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {reason}\n")
-
-    def _weights(self) -> Iterator[Vector]:
-        """Return an iterator over the mixing matrices of rounds 1, 2, ..."""
-        agents = range(self._setup.topology.agents)
-        return (mixed_round.weights for mixed_round in mixed(self._setup.mixing, self._setup.reached, agents))
 
     def marks(self, point: Vector) -> dict[str, float]:
         """Return the accuracy or the root mean squared error of a model (d,), by keys such as "accuracy.test".
@@ -302,10 +298,8 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
             return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
         fixed: list[Comparator] = []
         for t in meter.horizons.tolist():
-            if t in known:
-                fixed.append(known[t])
-                continue
-            fixed.append(best(everything.upto(t), feasible, fixed[-1].point if fixed else began, [began]))
+            near = fixed[-1].point if fixed else began
+            fixed.append(known[t] if t in known else best(everything.upto(t), feasible, near, [began]))
             tell(len(fixed), len(meter.horizons))
         return fixed
 

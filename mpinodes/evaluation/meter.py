@@ -117,16 +117,14 @@ class Meter:
         averages = sums[..., columns] / totals
         self.seen, self._weight, self._sum_x = last, float(totals[-1, 0, 0]), sums[-1]
         self._latest = x[-1]
-        lost = self.losses.played(first, columns, Points(x[..., columns], averages, estimates[..., columns]))
+        points = Points(x[..., columns], averages, estimates[..., columns])
+        summands, training = self.losses.played(first, columns, points)
         if self._regularizer:
-            lost = lost._replace(
-                own=lost.own + self._penalty(x).sum(axis=1),
-                averaged=lost.averaged + self._penalty(sums).sum(axis=1) / totals[:, 0, 0] ** 2,
-                everybodys=lost.everybodys + self._deciders * self._penalty(estimates),
-            )
-        summands = np.column_stack([lost.own, lost.averaged, lost.everybodys])
+            summands[:, 0] += self._penalty(x).sum(axis=1)
+            summands[:, 1] += self._penalty(sums).sum(axis=1) / totals[:, 0, 0] ** 2
+            summands[:, 2:] += self._deciders * self._penalty(estimates)
         self._add(first, summands)
-        return Stretch(np.arange(first, last + 1), estimates, x, summands[:, 0], summands[:, 2:], lost.training)
+        return Stretch(np.arange(first, last + 1), estimates, x, summands[:, 0], summands[:, 2:], training)
 
     def _add(self, first: int, summands: Vector) -> None:
         """Add the losses of r consecutive rounds to the sums. Store the sums at the rounds where results are measured.

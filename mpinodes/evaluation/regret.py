@@ -75,9 +75,8 @@ class Lost(NamedTuple):
     If the objective is decomposable, each agent is a decider; else the network is the only decider.
     """
 
-    own: Vector  # (r,) each decider's loss at its own decision
-    averaged: Vector  # (r,) each decider's loss at its own running average
-    everybodys: Vector  # (r, n) the loss of all deciders at the estimate of one agent
+    # (r, 2 + n): each decider's loss at its own decision, at its own running average, and at the estimate of each agent
+    losses: Vector
     training: Vector | None  # (r,) mean over agents of their samples' mean loss; None: losses change, or are shared
 
 
@@ -86,16 +85,18 @@ class Losses(ABC):
 
     If the objective is decomposable, each agent is a decider; else the network is the only decider.
 
+    Args:
+        setup: the set-up of the run.
+        first: any loss of the run; all losses of the run have the same class.
+
     Attributes:
         kind: the class of the losses.
         is_dense: whether features are dense arrays.
     """
 
-    kind: type[SampleLoss]
-    is_dense: bool
-
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, first: SampleLoss) -> None:
         e = setup.experiment
+        self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._regularizer, self._decomposable = e.problem.regularizer, setup.algorithm.decomposable
 
@@ -140,29 +141,25 @@ class Losses(ABC):
         apart = self._directions.offsets(first, len(points.decisions))
         away = apart[..., columns]
         of_deciders = away if self._decomposable else away.sum(axis=1, keepdims=True)
-        ahead, behind = (
-            self.at(first, columns, points._replace(
-                decisions=points.decisions + sign * of_deciders, estimates=points.estimates + sign * away,
-            ))
-            for sign in (1.0, -1.0)
-        )  # fmt: skip
+        decisions, averages, estimates = points
+        ahead = self.at(first, columns, Points(decisions + of_deciders, averages, estimates + away))
+        behind = self.at(first, columns, Points(decisions - of_deciders, averages, estimates - away))
         owned = 0.5 * self._regularizer * np.vecdot(apart, apart)  # (r, n)
-        own, everybodys = (ahead.own + behind.own) / 2, (ahead.everybodys + behind.everybodys) / 2
+        losses = (ahead.losses + behind.losses) / 2
+        losses[:, 0] += owned.sum(axis=1)
+        losses[:, 2:] += decisions.shape[1] * owned
         training = None
         if ahead.training is not None and behind.training is not None:
             training = (ahead.training + behind.training) / 2
-        everybodys += points.decisions.shape[1] * owned
-        return Lost(own + owned.sum(axis=1), ahead.averaged, everybodys, training)
+        return Lost(losses, training)
 
 
 class Changing(Losses):
     """Compute the losses of a run whose samples may change from round to round (`stream.batch` is not "all")."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
-        super().__init__(setup)
         self._samples = samples_of(setup.stream, owners, setup.experiment.rounds)
-        first = self._samples.first
-        self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
+        super().__init__(setup, self._samples.first)
 
     @property
     def everything(self) -> Total:
@@ -197,7 +194,7 @@ class Changing(Losses):
         lost = lost.reshape(rounds, samples.owners, 2).sum(axis=1)
         divisor = divisor.reshape(rounds, -1) if np.ndim(divisor) else divisor
         everybodys = self._sums(features, targets.reshape(rounds, -1), divisor, points.estimates)
-        return Lost(lost[:, 0], lost[:, 1], everybodys, None)
+        return Lost(np.column_stack([lost, everybodys]), None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
         """Return the sum of the losses of each of g groups of samples, at each of the group's p points: (g, p).
@@ -218,9 +215,8 @@ class ConstantLosses(Losses):
     """Compute the losses of a run in which every round uses all samples, so that the loss functions never change."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
-        super().__init__(setup)
         own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
-        self.kind, self.is_dense = type(own[0]), isinstance(own[0].features, np.ndarray)
+        super().__init__(setup, own[0])
         self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
         features, targets = stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own])
         self._everything = Total(own[0], owners, (features, targets, np.repeat(self._divisors, self._sizes)), None)
@@ -237,21 +233,18 @@ class ConstantLosses(Losses):
         The arguments `first` and `columns` are not used, because all rounds have the same losses.
         """
         rounds, owners, _ = points.decisions.shape
-        lost, training = np.zeros((2, rounds)), np.zeros(rounds)
-        everybodys = np.zeros(points.estimates.shape[:2])
+        lost, training = np.zeros((rounds, 2 + points.estimates.shape[1])), np.zeros(rounds)
         for i in range(owners):
-            own = np.stack([points.decisions[:, i], points.averages[:, i]], axis=1)
-            at = np.concatenate([own, points.estimates], axis=1)
+            at = np.concatenate([points.decisions[:, [i]], points.averages[:, [i]], points.estimates], axis=1)
             sums = np.zeros(at.shape[:2])  # (r, p) of Σ ℓ over the owner's samples
             for features, targets in self._blocks[i]:
                 at_once = max(1, IN_CACHE // (at.shape[1] * targets.size))
                 for start in range(0, rounds, at_once):
                     some = slice(start, start + at_once)
                     sums[some] += self.kind.values(features, targets, at[some]).sum(axis=2)
-            lost += sums[:, :2].T / self._divisors[i]
+            lost += sums / self._divisors[i]
             training += sums[:, 0] / (owners * self._sizes[i])
-            everybodys += sums[:, 2:] / self._divisors[i]
-        return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
+        return Lost(lost, training if self._decomposable else None)
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:

@@ -56,8 +56,6 @@ class Values(NamedTuple):
             over: the names of the axes. Axes that the array does not have are ignored.
         """
         axes = tuple(k for k, name in enumerate(self.dims) if name in over)
-        if not axes:
-            return self
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all values may be nan
             return Values(tuple(name for name in self.dims if name not in over), combine(self.values, axis=axes))
 
@@ -108,9 +106,8 @@ def style(name: str = "", more: Mapping[str, Any] | None = None) -> Iterator[Non
         name: a style of matplotlib, or a file with a style, which overrides this style; "" means none.
         more: further settings of matplotlib, which the style `name` overrides.
     """
-    defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
-    settings = mpl.rc_context(defaults | STYLE | dict(more or {}))
-    with warnings.catch_warnings(action="ignore"), settings, mpl.style.context(name or []):
+    styles = [STYLE, more or {}, *filter(None, [name])]
+    with warnings.catch_warnings(action="ignore"), mpl.style.context(styles, after_reset=True):
         yield
 
 
@@ -123,25 +120,22 @@ def panels(number: int) -> tuple[Figure, list[Axes]]:
     return figure, made
 
 
-def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
+def line(axes: Axes, t: np.ndarray, values: Values, colour: str, label: str, **style: Any) -> None:
     """Draw a curve of a metric over time.
 
     If the run has repeats, the curve is the mean of the repeats, with a band from the least to the largest value.
     """
     if "repeat" in values.dims:
-        least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
-        axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)
+        band(axes, t, values, ["repeat"], colour, alpha=0.15)
         values = values.reduced(np.nanmean, ["repeat"])
-        if "label" in style:
-            style["label"] += ": mean, range of seeds"
-    axes.plot(t, values.values, color=colour, **style)
+        label += ": mean, range of seeds"
+    axes.plot(t, values.values, color=colour, label=label, **style)
 
 
-def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """Draw a band over time, in each round from the least to the largest value of all agents and repeats."""
-    rest = [name for name in values.dims if name not in ("round", "horizon")]
-    least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
-    axes.fill_between(t, least, most, color=AGENT, alpha=0.45, lw=0, **style)
+def band(axes: Axes, t: np.ndarray, values: Values, over: Sequence[str], colour: str, **style: Any) -> None:
+    """Draw a band over time, at each time from the least to the largest value over the axes `over` of `values`."""
+    least, most = (values.reduced(combine, over).values for combine in (np.nanmin, np.nanmax))
+    axes.fill_between(t, least, most, color=colour, lw=0, **style)
 
 
 def points(figure: Figure) -> list[Point]:
@@ -184,24 +178,23 @@ TICKS: list[tuple[float, tuple[float, ...]]] = [  # if an axis spans more decade
 PLAIN = 30.0  # an axis is linear if its largest value is at most this multiple of its least value
 
 
-def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Make the axes in `names` ("x", "y") logarithmic, with ticks labelled by plain numbers.
+def log(axes: Axes, name: Literal["x", "y"]) -> None:
+    """Make the axis `name` of a panel logarithmic, with ticks labelled by plain numbers.
 
-    Values below `LEAST_SHARE` times the largest value of an axis are cut off.
+    Values below `LEAST_SHARE` times the largest value of the axis are cut off.
     """
-    for name in names:
-        getattr(axes, f"set_{name}scale")("log")
-        axis = getattr(axes, f"{name}axis")
-        low, high = axis.get_view_interval()
-        low = max(low, LEAST_SHARE * high)
-        axis.set_view_interval(low, high, ignore=True)
-        decades = np.log10(high / low)
-        subs = next((subs for more, subs in TICKS if decades > more), None)
-        axis.set_major_locator(LogLocator(subs=subs, numticks=8) if subs else MaxNLocator(5))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
-        if name == "y":
-            axes.set_ylim(low, high)
+    getattr(axes, f"set_{name}scale")("log")
+    axis = getattr(axes, f"{name}axis")
+    low, high = axis.get_view_interval()
+    low = max(low, LEAST_SHARE * high)
+    axis.set_view_interval(low, high, ignore=True)
+    decades = np.log10(high / low)
+    subs = next((subs for more, subs in TICKS if decades > more), None)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=8) if subs else MaxNLocator(5))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+    if name == "y":
+        axes.set_ylim(low, high)
 
 
 def scale(axes: Axes, values: np.ndarray, from_zero: bool = True, is_share: bool = False) -> None:

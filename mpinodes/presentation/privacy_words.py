@@ -63,8 +63,7 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
     """
     if privacy.noise is None:
         return ["  privacy: none, messages carry no noise"]
-    rows = [(f"  {row[0]}", *row[1:]) for row in table(privacy, checked)]
-    rows = [head(privacy), *rows]
+    rows = [head(privacy), *((f"  {who}", *cells) for who, *cells in table(privacy, checked))]
     width = max(28, *(len(row[0]) + 2 for row in rows))
     cells = [f"  {who:{width}} {a:>10} {b:>12} {c:>12}   {rule}".rstrip() for who, a, b, c, rule in rows]
     wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="      ").wrap
@@ -133,14 +132,6 @@ def secret_batches(sampling: typed.SamplingSummary) -> str:
     )
 
 
-ADDED = {
-    "sample": "sample by sample",
-    "round": "round by round",
-    "agent": "agent by agent",
-    "maxima": "by the worst sample of a run wherever the samples of the runs cannot be matched",
-}
-
-
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
     """Return sentences on the noise of a run, and on the conditions under which the run's proven ε values hold."""
     is_proven, delta, together = privacy.network.proven is not None, privacy.delta, privacy.together
@@ -199,8 +190,12 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         )
     if together:
         because = together.unproven_because
-        how = f"unproven{': ' * bool(because)}{because}"
-        how = how if together.network.proven is None else f"added up {ADDED.get(together.by, together.by)}"
+        if together.network.proven is None:
+            how = f"unproven{': ' * bool(because)}{because}"
+        elif together.by == "maxima":
+            how = "added up by the worst sample of a run wherever the samples of the runs cannot be matched"
+        else:
+            how = f"added up {together.by} by {together.by}"
         notes.append(
             f"All {together.runs} runs use the same data: the privacy loss to an observer of all runs is {how}."
         )

@@ -179,7 +179,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
         if of_agents:
             means = values.reduced(np.nanmean, ["agent"])
             if np.nanmax(np.ptp(values.values, axis=values.dims.index("agent")) / np.abs(means.values)) > LEAST_BAND:
-                drawing.band(axes, t, values, label="agents, least to most")
+                drawing.band(axes, t, values, ["agent", "repeat"], AGENT, alpha=0.45, label="agents, least to most")
             values, label = means, "mean over agents"
         if not of_agents or len(curves) == 1:
             drawing.line(axes, t, values, colour, marker=marker if len(t) < 100 else "", ms=3, label=label)

@@ -124,7 +124,7 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
     """
     whole, spread = merged(summaries, evaluator.rules(metrics))
     whole.spread = spread
-    whole.warnings = run_warnings.sentences_of_some(whole.warnings or {})
+    whole.warnings = run_warnings.sentences_of_some(code for summary in summaries for code in summary.warnings or {})
     whole.rounds_per_second = sum(summary.rounds for summary in summaries) / whole.seconds if whole.seconds else None
     whole.repeats, whole.seeds = len(summaries), [summary.seed or 0 for summary in summaries]
     return whole

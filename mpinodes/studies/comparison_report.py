@@ -195,11 +195,6 @@ def _cost(comparison: Comparison) -> str:
     return " ".join([f"Proven privacy loss of publishing all {len(comparison.runs)} runs: {epsilons}{by}.", *notes])
 
 
-def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
-    """Return rows as a data frame in which integers stay integers even if a column has missing values."""
-    return pandas.DataFrame(list(rows), dtype=object)
-
-
 def means(comparison: Comparison) -> pandas.DataFrame:
     """Return a table with a row for each group of runs: the mean of every result over the runs of the group.
 
@@ -217,7 +212,7 @@ def means(comparison: Comparison) -> pandas.DataFrame:
             row |= {name: e and e.mean, f"{name}_std": None if e is None or isnan(e.std) else e.std}
             row |= {f"{name}_low": low, f"{name}_high": high}
         rows.append(row)
-    return frame_of(rows)
+    return pandas.DataFrame(rows, dtype=object)  # with this type, integers stay integers beside missing values
 
 
 def differences(comparison: Comparison, pairs: Sequence[Difference]) -> tuple[pandas.DataFrame, pandas.DataFrame]:
@@ -235,7 +230,7 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> tuple[pa
         row = {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
         row |= {"mean": f"{mean:.4g}", "95 % interval": "" if low is None else f"[{low:.4g}, {high:.4g}]"}
         words.append({axis: shown(value) for axis, value in at.items()} | row | {"seeds": str(seeds)})
-    return frame_of(numbers), frame_of(words)
+    return pandas.DataFrame(numbers, dtype=object), pandas.DataFrame(words, dtype=object)
 
 
 def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:

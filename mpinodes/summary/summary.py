@@ -485,14 +485,6 @@ class TimingSummary(Struct, kw_only=True):
     ranks: RanksSummary | None = None
 
 
-def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Return a dictionary whose keys are the codes of all warnings that at least one repeat has.
-
-    Each value is the empty text. The caller replaces this text by a sentence about all repeats.
-    """
-    return {code: "" for warnings in repeats for code in warnings or {}}
-
-
 class Summary(WorthSummary, kw_only=True):
     """Hold the whole content of summary.json."""
 
@@ -525,7 +517,7 @@ class Summary(WorthSummary, kw_only=True):
     privacy: PrivacySummary
     solver: SolverSummary | None
     model: Mean[Sets | None] = None  # accuracy or error of model.npz, by "accuracy.test", ...; None: there is no model
-    warnings: Annotated[dict[str, str] | None, codes] = None  # sentences by code; None: not computed yet
+    warnings: Same[dict[str, str]] = None  # sentences by code; None: not computed yet, or the repeats differ
     timing: TimingSummary | None = None
     repeats: int | UnsetType = UNSET
     seeds: list[int] | UnsetType = UNSET

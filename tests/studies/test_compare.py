@@ -176,12 +176,12 @@ def test_a_comparison_in_python_has_the_tables_as_data_frames(study, tmp_path):
 
 def test_parquet_has_words_and_numbers_in_a_column_and_is_left_out_without_an_engine(tmp_path, monkeypatch):
     rows = [{"epsilon": "inf", "x": None, "of": 1}, {"epsilon": 0.5, "x": 2.5, "of": 2.5}, {"epsilon": 1, "y": True}]
-    assert report.write_parquet(tmp_path / "t.parquet", report.frame_of(rows)) == ""
+    assert report.write_parquet(tmp_path / "t.parquet", pandas.DataFrame(rows, dtype=object)) == ""
     read = pandas.read_parquet(tmp_path / "t.parquet")
     assert read["epsilon"].tolist() == ["inf", "0.5", "1"]
     assert read["of"].dropna().tolist() == [1, 2.5]
     monkeypatch.setattr(pandas.DataFrame, "to_parquet", lambda *_, **__: (_ for _ in ()).throw(ImportError()))
-    assert "t.parquet is left out" in report.write_parquet(tmp_path / "t.parquet", report.frame_of(rows))
+    assert "t.parquet is left out" in report.write_parquet(tmp_path / "t.parquet", pandas.DataFrame(rows, dtype=object))
 
 
 def assert_tabular(text: str, rows: int) -> None:
@@ -231,7 +231,7 @@ def test_signs_that_latex_reads_otherwise_are_escaped():
         {"x": "a_b & 5 % ε → ‖x‖²", "ε of a very_long title": "inf"},
         {"x": "run1e-05", "ε of a very_long title": "2.5e-05 ± 1e+07"},
     ]
-    written = report.latex(report.frame_of(rows), 1)
+    written = report.latex(pandas.DataFrame(rows, dtype=object), 1)
     assert r"x & \shortstack{$\varepsilon$ of a very\_long \\ title} \\" in written
     assert r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$ & $\infty$ \\" in written
     assert r"run1e-05 & 2.5$\times10^{-5}$ $\pm$ 1$\times10^{7}$ \\" in written
