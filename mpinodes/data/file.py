@@ -21,7 +21,7 @@ from mpinodes.data.source import listed, number_of
 
 FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
 LOSSES = {"labels": "logistic", "classes": "softmax", "real": "least-squares"}  # the default loss, by data.targets
-DIGITS = 2  # significant digits of bounds, which are rounded outward
+DIGITS = 2  # significant digits of the difference of two bounds, to which they are rounded outward
 OUTER = 0.2  # bounds lie around the median if it is nearer than this part of the range to one of its ends
 
 
@@ -94,8 +94,8 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     if how.kind == "real":
         numbers = np.array([number_of(str(target)) for target in targets])
         if not 0.1 <= abs(numbers).max() <= 1:
-            ends = [*_rounded(numbers.min(keepdims=True), np.floor), *_rounded(numbers.max(keepdims=True), np.ceil)]
-            facts["scaling"] = facts.get("scaling", {}) | {"targets": ends}
+            lower, upper = _rounded(numbers.min(keepdims=True), numbers.max(keepdims=True))
+            facts["scaling"] = facts.get("scaling", {}) | {"targets": lower + upper}
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
@@ -130,11 +130,12 @@ def _bounds(features: Vector) -> tuple[list[float], list[float]]:
         is_constant, near = low == high, OUTER * (high - low)
         lower = np.where(is_constant, -abs(low), np.where(median - low < near, 2 * median - high, low))
         upper = np.where(is_constant, abs(high), np.where(high - median < near, 2 * median - low, high))
-    return _rounded(lower, np.floor), _rounded(upper, np.ceil)
+        return _rounded(lower, upper)
 
 
-def _rounded(bounds: Any, outward: Any) -> list[float]:
-    """Return bounds with `DIGITS` significant digits, rounded by `outward`: np.floor or np.ceil."""
-    with np.errstate(invalid="ignore"):  # an entry that is not finite is reported when the file is read again
-        unit = 10.0 ** (np.floor(np.log10(np.maximum(abs(bounds), 1e-300))) + 1 - DIGITS)
-        return [float(f"{value:.{DIGITS}g}") for value in outward(bounds / unit) * unit + 0.0]  # 0, not -0
+def _rounded(lower: Vector, upper: Vector) -> tuple[list[float], list[float]]:
+    """Return lower and upper bounds (d,), rounded outward to `DIGITS` significant digits of their difference."""
+    with np.errstate(all="ignore"):
+        unit = 10.0 ** (np.floor(np.log10(np.where(upper > lower, upper - lower, 1.0))) + 1 - DIGITS)
+        low, high = (outward(np.round(x / unit, 6)) * unit for outward, x in ((np.floor, lower), (np.ceil, upper)))
+    return [float(f"{x:.12g}") for x in low + 0.0], [float(f"{x:.12g}") for x in high + 0.0]  # + 0: 0 in place of -0

@@ -44,7 +44,7 @@ MEANINGS = PRIVACY | {
     "accuracy-below-start": "the starting point has a higher accuracy than the result",
     "error-above-start": "the starting point has a lower error than the result",
     "loss-above-start": "staying at the starting point has a lower loss or optimality gap",
-    "features-not-scaled": "the features of the user's file are far from norm 1",
+    "features-not-scaled": "the features of the user's file are far from norm 1, or nearly the same in all samples",
     "unsolved": "local solvers did not reach their tolerance",
 }
 

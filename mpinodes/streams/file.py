@@ -36,6 +36,7 @@ LARGEST = 1_000_000  # if a file has more features, the user must state data.col
 MOST_CLASSES = 1000
 Largest = Annotated[float, Meta(gt=0)] | Literal["inf"]
 BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` reads at once
+ALIKE = 0.95  # a run warns if more than this part of the squared norms is that of the mean sample
 
 
 class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
@@ -262,17 +263,25 @@ class File(LabelledStream):
 
     @property
     def warning(self) -> str:
-        """Return a sentence that warns of features with norms far from 1, and says how to scale; "" if all is well."""
+        """Return a sentence that warns of features that need scaling, and says how to scale; "" if all is well.
+
+        Features need scaling if their norms are far from 1, or if a sample differs little from all others.
+        """
         with suppress(BadInput):  # the file may be gone
             train = self._sources[0]
-            norm = float(np.median(row_norms(doubles(train.features(np.arange(min(1000, len(train.targets))))))))
+            rows = doubles(train.features(np.arange(min(1000, len(train.targets)))))
+            norms, mean = row_norms(rows), np.ravel(rows.mean(axis=0))
+            norm, common = float(np.median(norms)), float(mean @ mean / max(np.mean(norms**2), 1e-300))
+            why = ""
             if not 0.1 <= norm <= 10:
-                return (
-                    f"The features of a sample have a median norm of {norm:.3g}, but methods work best with norms near "
-                    f"1. Type `mpinodes init {self.file}`, and run the experiment that it writes; or set data.scaling="
-                    f"{{lower=..., upper=..., norm=1{', targets=[..., ...]' * (self.targets == 'real')}}} with bounds "
-                    "that you know without looking at the data."
-                )
+                why = f"The median norm of the samples is {norm:.3g}, but methods work best with norms near 1"
+            elif common > ALIKE:
+                why = f"The samples are nearly equal: {common:.1%} of their squared norms is that of the mean sample"
+            targets = ", targets=[..., ...]" if self.targets == "real" else ""
+            return why and (
+                f"{why}. Type `mpinodes init {self.file}`, and run the experiment that it writes; or set data.scaling="
+                f"{{lower=..., upper=..., norm=1{targets}}} with bounds that you know without looking at the data."
+            )
         return ""
 
     @property

@@ -47,6 +47,30 @@ def test_a_file_and_a_budget_suffice_but_prove_nothing(tmp_path):
     assert f"mpinodes init {file}" in summary["warnings"]["features-not-scaled"]
 
 
+@pytest.mark.parametrize(
+    ("scaling", "warning"),
+    [
+        ("{norm=1}", "nearly equal: 100.0%"),
+        ("{lower=[0,3],upper=[1000,4],norm=1}", "nearly equal: 9"),
+        ("{lower=[986,3.8],upper=[994,4],norm=1}", ""),
+    ],
+)
+def test_samples_that_are_nearly_equal_after_scaling_are_named(tmp_path, scaling, warning):
+    """With norm 1 alone, a large column hides the other; with bounds far from the samples, all are near one end."""
+    rows = zip(990 + RNG.normal(0, 1, 300), 3.9 + RNG.normal(0, 0.02, 300), RNG.integers(0, 2, 300), strict=True)
+    (tmp_path / "some.csv").write_text("a,b,y\n" + "\n".join(f"{a},{b},{y}" for a, b, y in rows) + "\n")
+    stream = setup_of(f"data.file={tmp_path}/some.csv data.scaling={scaling} topology.agents=2").stream
+    assert warning in stream.warning
+    assert bool(stream.warning) == bool(warning)
+
+
+def test_init_rounds_bounds_to_digits_of_their_difference(tmp_path):
+    (tmp_path / "some.csv").write_text("year,a,b,y\n1991,0.31,-7.04e5,no\n2004,0.5,1,yes\n2019,0.7,8.06e5,no\n")
+    assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
+    scaling = tomllib.loads((tmp_path / "e.toml").read_text())["data"]["scaling"]
+    assert scaling == {"lower": [1991, 0.31, -8e5], "upper": [2019, 0.7, 9e5], "norm": 1}
+
+
 def test_stated_facts_prove_without_further_words(tmp_path):
     file = write(tmp_path / "three.csv")
     words = "data.header=true data.columns=3 data.targets=classes data.labels=[0,1,2] topology.agents=3 rounds=5"
