@@ -233,10 +233,6 @@ def test_a_fresh_draw_for_every_receiver_is_caught(monkeypatch):
     class Careful(steps.Step):
         """Hears of everyone else what no other hears."""
 
-        def __init__(self, setup, agent, runs=()):
-            super().__init__(setup, agent, runs)
-            self._setup = setup
-
         def receive(self, s, arrivals, loss):
             rng = np.random.default_rng([s.here.agent, s.here.t])
             frames = {j: frame.copy() for j, frame in zip(arrivals.senders, arrivals.frames, strict=True)}
