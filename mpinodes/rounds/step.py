@@ -224,7 +224,7 @@ class Step:
     """
 
     def __init__(self, setup: Setup, agent: int, runs: Sequence[Setup] = ()) -> None:
-        self._agent, self._cut = agent, setup.cut
+        self._setup, self._agent, self._cut = setup, agent, setup.cut
         self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.reached
         self._layout, self._width = setup.layout, setup.mixing.width
         vectors = setup.algorithm.vectors
