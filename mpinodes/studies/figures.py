@@ -116,6 +116,14 @@ class Plot(NamedTuple):
         most = 100.0 if self.y.endswith("(%)") else np.inf
         return np.maximum(mean - half, -np.inf if most == np.inf else 0), np.minimum(mean + half, most)
 
+    def in_one_panel(self) -> Plot:
+        """Return the same data, where each line has a colour and a label of its own, also if several keys differ."""
+        if len(self.axes) < 2:
+            return self
+        names = {group: (", ".join(map(label, group)),) for group in self.lines}
+        lines = {names[group]: line for group, line in self.lines.items()}
+        return self._replace(lines=lines, guesses={names[g]: x for g, x in self.guesses.items() if g in names})
+
     def draw(self, axes: Axes, groups: Iterable[tuple[Any, ...]], points: list[Any]) -> None:
         """Draw lines with their bands into a panel. `points` are the values of the first key, which have colours."""
         for group in groups:
@@ -166,13 +174,13 @@ def draw_all(
     drawn: dict[Path, tuple[str, list[Point]]] = {}
     if ax is not None and plots:
         by_key = [plot for plot in plots if plot.ticks] or plots
-        plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0])
-        plot.draw(ax, plot.lines, comparison.points(plot.axes[0]) if plot.axes else [])
+        plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0]).in_one_panel()
+        plot.draw(ax, plot.lines, list(dict.fromkeys(group[0] for group in plot.lines if group)))
         plot.arrange(ax, plot.values(plot.lines))
         if plot.guesses:
             ax.plot([], [], label=GUESS.partition(":")[0], **guessed())
         ax.set(xlabel=plot.x, ylabel=textwrap.fill(plot.y, MOST_LETTERS))
-        ax.legend(title=phrase(comparison, plot.axes[0]) if plot.axes else None)
+        ax.legend(title=", ".join(phrase(comparison, axis) for axis in plot.axes) or None)
     with drawing.style(style, {"font.size": 7.5} if width else {}):
         for plot in plots[:MOST_FIGURES]:
             path = target / f"{plot.file}.png"

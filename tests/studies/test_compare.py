@@ -511,6 +511,19 @@ def test_a_study_for_a_paper_has_vector_figures_a_wide_table_and_axes_of_the_use
             mpinodes.studies.compare(study, output=tmp_path / "d", **keys)
 
 
+def test_lines_that_differ_in_two_keys_have_labels_of_both_in_axes_of_the_user():
+    line = (np.array([1.0, 2.0]), np.array([50.0, 60.0]), np.zeros(2))
+    lines = {(graph, name): line for graph in ("ring", "complete") for name in ("dola", "dpps")}
+    plot = figures.Plot("accuracy", "rounds", "accuracy (%)", ["graph", "name"], lines, {("ring", "dola"): 40.0})
+    axes, one = Figure().subplots(), plot.in_one_panel()
+    one.draw(axes, one.lines, [group[0] for group in one.lines])
+    shown = [drawn for drawn in axes.lines if not drawn.get_label().startswith("_")]
+    assert [drawn.get_label() for drawn in shown] == ["ring, dola", "ring, dpps", "complete, dola", "complete, dpps"]
+    assert len({drawn.get_color() for drawn in shown}) == 4
+    assert one.guesses == {("ring, dola",): 40.0}
+    assert plot._replace(axes=["graph"]).in_one_panel().lines is plot.lines
+
+
 def test_any_key_in_which_runs_differ_can_be_compared(study, tmp_path):
     comparison = Comparison.of([study], "algorithm.mixing")
     assert comparison.axes == ["algorithm.mixing", "privacy.epsilon"]
