@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -211,10 +212,11 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
             remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
         elif entries[order[column]].strip().lower() in MISSING:
             remedy += "; fill in missing values by a public constant, or leave out their samples"
-        elif names:
+        elif names and isnan(number_of(entries[order[column]])):
             words = [name for name, k in zip(names[:-1], order[:-1], strict=True) if isnan(number_of(entries[k]))]
-            dummies = f"pandas.get_dummies(pandas.read_csv({path.name!r}), columns={words}, dtype=int)"
-            remedy += f"; if {names[column]!r} is the target, set data.target={names[column]}" * (not stated.target)
+            dummies = f"pandas.get_dummies(pandas.read_csv({str(path)!r}), columns={words}, dtype=int)"
+            target = shlex.quote(f"data.target={names[column]}")
+            remedy += f"; if {names[column]!r} is the target, set {target}" * (not stated.target)
             remedy += f"; leave an identifier out; make numbers of words: {dummies}.to_csv('new.csv', index=False)"
             remedy += ", and use new.csv with data.target=<column>"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy

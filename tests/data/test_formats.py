@@ -390,6 +390,8 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
         ("x,y\n1,3\n,3\n", r"own.csv: line 3, column 1: '' is not a finite number; fill in missing values by a public"),
         ("x,y\n1,3\nw,3\n", r"line 3, column 1: 'w' is not a finite number; if 'x' is the target, set data.target=x; "),
         ("x,z,w,y\n1,b,a,3\n", r"line 2, column 2: 'b' is not .*, columns=\['z', 'w'\], dtype=int\)"),
+        ("x 0,y\nb,3\n", r"'x 0' is the target, set 'data.target=x 0'; .*read_csv\('/.*own.csv'\)"),
+        ("x,z,y\ninf,b,3\n", r"line 2, column 1: 'inf' is not a finite number$"),
         ("a,b\n1,2\n\n3,x\n", r"own.csv: line 4, column 2: 'x' is not a finite number"),
         ("1,x\n1,2\n", r"own.csv: line 1, column 2: 'x' is not a finite number; data.header .*; data.labels states"),
         ("x,y\n3,4,5\n", r"own.csv: line 2: 3 entries, but the first line has 2"),
