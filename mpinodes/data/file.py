@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
 from mpinodes.data import libsvm, table
-from mpinodes.data.source import listed, number_of
+from mpinodes.data.source import listed, number_of, shown
 
 FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
 LOSSES = {"labels": "logistic", "classes": "softmax", "real": "least-squares"}  # the default loss, by data.targets
@@ -70,6 +70,10 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
+            if header is None and not content.names and _is_word(some[0]) and not any(map(_is_word, some[1:])):
+                alone = f"the target of the first line, {shown(str(some[0]).strip())}, is no number, but all others are"
+                remedy = "if this line has the names of the columns, set data.header=true, otherwise data.header=false"
+                raise BadInput(f"{path}: {alone}: {remedy}")
             names = names or list(content.names[:-1])
             header = bool(content.names) if path.suffix == ".csv" else None
             twice += [name for name, number in Counter(content.names).items() if number > 1]
@@ -101,6 +105,11 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
     line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {labels}"
     return Facts(settings, how, line, names, twice)
+
+
+def _is_word(target: Any) -> bool:
+    """Return whether a target is not a number."""
+    return isnan(number_of(str(target)))
 
 
 def read_targets(targets: Sequence[Any]) -> Targets:

@@ -64,6 +64,15 @@ def test_samples_that_are_nearly_equal_after_scaling_are_named(tmp_path, scaling
     assert bool(stream.warning) == bool(warning)
 
 
+def test_a_first_line_that_seems_to_hold_names_is_asked_for(tmp_path, capfd):
+    file, out = tmp_path / "some.csv", tmp_path / "e.toml"
+    file.write_text("1,2,y\n5,6,0\n7,9,1\n")
+    assert init([str(file), "--output", str(out)]) == 2
+    assert "the target of the first line, 'y', is no number, but all others are: if" in capfd.readouterr().err
+    assert init([str(file), "data.header=true", "topology.agents=1", "--output", str(out)]) == 0
+    assert tomllib.loads(out.read_text())["data"]["labels"] == [0, 1]
+
+
 def test_init_rounds_bounds_to_digits_of_their_difference(tmp_path):
     (tmp_path / "some.csv").write_text("year,a,b,y\n1991,0.31,-7.04e5,no\n2004,0.5,1,yes\n2019,0.7,8.06e5,no\n")
     assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
