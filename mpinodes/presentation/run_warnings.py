@@ -19,7 +19,7 @@ from math import exp, inf
 
 from msgspec.structs import replace
 
-from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
+from mpinodes.presentation.findings import LARGEST_ODDS, SETS, best, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
 from mpinodes.summary.summary import Summary
 
@@ -110,12 +110,15 @@ def of_numbers(s: Summary) -> dict[str, str]:
         (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
         majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)
         first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
+        highest, lowest = best(s.baselines, "accuracy").get(which), best(s.baselines, "rmse").get(on)
+        is_hopeless = majority is not None and highest is not None and majority >= highest
+        is_hopeless |= mean is not None and lowest is not None and lowest >= mean
         lost, losses = s.value("average_fitness"), "{:.4g} lost per round, against {:.4g} by staying"
         stayed = start.average_fitness
         if s.judged and "comparator.value" in s.values:
-            best, owners = s.value("comparator.value"), s.agents if s.decomposable else 1
+            least, owners = s.value("comparator.value"), s.agents if s.decomposable else 1
             lost, losses = s.value("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
-            stayed = None if stayed is None or best is None else (stayed - best / s.rounds) / owners
+            stayed = None if stayed is None or least is None else (stayed - least / s.rounds) / owners
         shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
         errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
         for code, than, words, high, low in (  # warn if `high` is greater than `low`
@@ -128,7 +131,10 @@ def of_numbers(s: Summary) -> dict[str, str]:
             if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
                 is_large = code == "no-better-than-mean-target" and low > 10
                 advice = " To search better settings: mpinodes tune." if privacy.budget else ""
-                advice = " Large targets need data.scaling={targets=[lower, upper]}." if is_large else advice
+                if is_large:
+                    advice = " Large targets need data.scaling={targets=[lower, upper]}."
+                elif is_hopeless and code.startswith("no-better"):
+                    advice = " Nor is the best fixed decision: a column of ones in the file would be an intercept."
                 how = "No better" if high == low else "Worse"
                 add(made, code, f"{how} than {than}: {words.format(high, low)}.{advice}")
     if noise is None:
