@@ -16,7 +16,7 @@ import numpy as np
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
-from mpinodes.data import libsvm, table
+from mpinodes.data import table
 from mpinodes.data.source import listed, number_of, shown
 
 FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
@@ -79,7 +79,7 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
             twice += [name for name, number in Counter(content.names).items() if number > 1]
             parts.append(features)
         else:
-            source = libsvm.read(path, None, ())
+            source = table.read(path, table.FileFacts())
             features, some = source.features(np.arange(len(source.targets))), source.targets
         widths.add(features.shape[1])
         targets += list(some)

@@ -73,6 +73,12 @@ def test_a_first_line_that_seems_to_hold_names_is_asked_for(tmp_path, capfd):
     assert tomllib.loads(out.read_text())["data"]["labels"] == [0, 1]
 
 
+def test_init_names_the_kinds_of_files_that_it_reads(tmp_path, capfd):
+    (tmp_path / "some.tsv").write_text("a\ty\n1\t0\n")
+    assert init([str(tmp_path / "some.tsv"), "--output", str(tmp_path / "e.toml")]) == 2
+    assert "some.tsv: the name of a data file must end in .npz, .csv, .parquet or" in capfd.readouterr().err
+
+
 def test_init_rounds_bounds_to_digits_of_their_difference(tmp_path):
     (tmp_path / "some.csv").write_text("year,a,b,y\n1991,0.31,-7.04e5,no\n2004,0.5,1,yes\n2019,0.7,8.06e5,no\n")
     assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
@@ -177,7 +183,7 @@ def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_p
     error, guessed = done["rmse_last_decision"]["test"], done["baselines"]["mean_target"]["test"]
     assert 0.8 < guessed / targets.std() < 1.2
     assert error < 0.6 * guessed < 0.6 * raw["rmse_last_decision"]["train"]
-    model = load_model(tmp_path / "run")
+    model = load_model(tmp_path / "run" / "model.npz")  # or the directory
     marks, predicted = done["model"], model.predict(FEATURES)
     squares = 0.8 * marks["rmse.train"] ** 2 + 0.2 * marks["rmse.test"] ** 2
     assert ((predicted - targets) ** 2).mean() == pytest.approx(squares)
