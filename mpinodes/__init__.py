@@ -40,7 +40,7 @@ def load_model(run: str | Path) -> Model:
     The model is made of releases alone, so the proven epsilon of the network covers it: see `Model`.
 
     Args:
-        run: the run directory; for a run with repeats, the directory of a repeat.
+        run: the run directory, or the file model.npz in it; for a run with repeats, the directory of a repeat.
 
     Raises:
         mpinodes.core.errors.BadInput: the run has no model, or a file of the run cannot be read.

@@ -124,9 +124,13 @@ def write(directory: Path, setup: Setup, point: Vector) -> None:
 def load_model(run: Path) -> Model:
     """Return the model of a run, from model.npz and experiment.toml in the run directory.
 
+    Args:
+        run: the run directory, or the file model.npz in it.
+
     Raises:
         BadInput: the run has no model, a file cannot be read, or a part of the experiment is missing.
     """
+    run = run.parent if run.name == FILE else run
     if repeats := sorted(run.glob("repeat-*")):
         raise BadInput(f"{run}: each repeat has a model: name the directory of a repeat, such as {repeats[0]}")
     try:
