@@ -214,11 +214,12 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
             remedy += "; fill in missing values by a public constant, or leave out their samples"
         elif names and isnan(number_of(entries[order[column]])):
             words = [name for name, k in zip(names[:-1], order[:-1], strict=True) if isnan(number_of(entries[k]))]
-            dummies = f"pandas.get_dummies(pandas.read_csv({str(path)!r}), columns={words}, dtype=int)"
+            file = path.name if path.parent in (Path(), Path.cwd()) else str(path)
+            dummies = f"pandas.get_dummies(pandas.read_csv({file!r}), columns={words}, dtype=int)"
             target = shlex.quote(f"data.target={names[column]}")
             remedy += f"; if {names[column]!r} is the target, set {target}" * (not stated.target)
             remedy += f"; leave an identifier out; make numbers of words: {dummies}.to_csv('new.csv', index=False)"
-            remedy += ", and use new.csv with data.target=<column>"
+            remedy += ", and type data.file=new.csv data.target=<column>"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)
