@@ -12,7 +12,6 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import Tree, merge, overridden
 from mpinodes.core.errors import BadInput
-from mpinodes.data.source import shown
 
 AGENT = "{agent}"
 BUDGET, DELTA = 8.0, 1e-5
@@ -42,13 +41,11 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
     tree = overridden(merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}), asked)
     compose(tree, None)
     comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")
-    text = tomli_w.dumps(tree)
-    for key in ("lower", "upper"):
-        bounds = tree["data"].get("scaling", {}).get(key)
-        if names and isinstance(bounds, list):  # behind each bound stands the name of its column
-            plain = "".join(f"    {bound},\n" for bound in bounds)
-            named = (f"    {bound},  # {shown(name)}\n" for bound, name in zip(bounds, names, strict=True))
-            text = text.replace(f"{key} = [\n{plain}", f"{key} = [\n{''.join(named)}")
+    head, table, rest = tomli_w.dumps(tree).partition("\n[data.")
+    for numbers in re.findall(rf"\[\n((?:    -?\d+\.\S+,\n){{{len(names)}}})\]", rest) if names else ():
+        named = (f"{number}  # {name!r}" for number, name in zip(numbers.splitlines(), names, strict=True))
+        rest = rest.replace(numbers, "\n".join(named) + "\n")  # behind each column's number stands the column's name
+    text = head + table + rest
     return tree, f"{HEAD}{comment}\n{text}", line
 
 
