@@ -10,7 +10,7 @@ import tomli_w
 
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
-from mpinodes.core.asked import Tree, merge, overridden
+from mpinodes.core.asked import Tree, flat, merge, overridden
 from mpinodes.core.errors import BadInput
 
 AGENT = "{agent}"
@@ -37,15 +37,16 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
         BadInput: the files cannot be used; the message says what to do.
     """
     name, number = _common_name(files), len(files) if len(files) > 1 else 0
-    settings, line, names = registry.find(registry.STREAMS, "file").initial(name, asked.get("data", {}), number)
+    settings, line, columns = registry.find(registry.STREAMS, "file").initial(name, asked.get("data", {}), number)
     tree = overridden(merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}), asked)
     compose(tree, None)
     comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")
-    head, table, rest = tomli_w.dumps(tree).partition("\n[data.")
-    for numbers in re.findall(rf"\[\n((?:    -?\d+\.\S+,\n){{{len(names)}}})\]", rest) if names else ():
-        named = (f"{number}  # {name!r}" for number, name in zip(numbers.splitlines(), names, strict=True))
-        rest = rest.replace(numbers, "\n".join(named) + "\n")  # behind each column's number stands the column's name
-    text = head + table + rest
+    text = tomli_w.dumps(tree)
+    for key, numbers in flat(tree):
+        if key in columns and isinstance(numbers, list):  # behind the number of a column stands the column's name
+            start = f"\n{key.rpartition('.')[2]} = [\n"
+            named = (f"    {x},  # {name!r}\n" for x, name in zip(numbers, columns[key], strict=True))
+            text = text.replace(start + "".join(f"    {x},\n" for x in numbers), start + "".join(named))
     return tree, f"{HEAD}{comment}\n{text}", line
 
 

@@ -175,8 +175,11 @@ class File(LabelledStream):
     @classmethod
     def initial(
         cls, file: str, settings: Mapping[str, Any], agents: int = 0
-    ) -> tuple[Mapping[str, Any], str, list[str]]:
-        """Return a first experiment on a file or on the agents' files, a line on the samples, and names of features.
+    ) -> tuple[Mapping[str, Any], str, Mapping[str, Sequence[str]]]:
+        """Return the settings of a first experiment on a file or on the agents' files, and two descriptions.
+
+        The first description is a line on the samples. The second has, for each dotted key that may list a number for
+        each column, the names of the columns; it is empty if the file has no names.
 
         Args:
             file: the file; a name with {agent} stands for the files of all agents.
@@ -197,7 +200,8 @@ class File(LabelledStream):
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
         data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
         problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
-        return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}", about.names
+        of_columns = dict.fromkeys(("data.scaling.lower", "data.scaling.upper") if about.names else (), about.names)
+        return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}", of_columns
 
     @classmethod
     def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:

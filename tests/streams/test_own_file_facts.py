@@ -153,6 +153,16 @@ def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_pa
     assert "lower = 0.0\nupper = 3.0\n" in (tmp_path / "same.toml").read_text()
 
 
+def test_init_names_no_column_behind_the_bounds_of_targets(tmp_path):
+    """There are as many bounds of targets as columns here. Bounds of the user get names, too."""
+    (tmp_path / "some.csv").write_text("a,b,y\n30,0.5,100.5\n50,12,200\n90,4,300\n20,3,400\n")
+    words = ["topology.agents=1", "data.scaling.upper=[100,20]", "--output", str(tmp_path / "e.toml")]
+    assert init([str(tmp_path / "some.csv"), *words]) == 0
+    text = (tmp_path / "e.toml").read_text()
+    assert "upper = [\n    100,  # 'a'\n    20,  # 'b'\n]" in text
+    assert "targets = [\n    100.0,\n    400.0,\n]" in text
+
+
 def test_init_puts_a_median_near_an_end_in_the_middle(tmp_path):
     """The files of both agents count."""
     for agent, rows in enumerate(["0,5,1,2,no\n0,5,1,3,no\n1,5,9,4,no\n", "0,5,2,1,no\n0,3,2,3,yes\n1,5,2,5,no\n"]):
