@@ -175,7 +175,8 @@ def draw_all(
     if ax is not None and plots:
         by_key = [plot for plot in plots if plot.ticks] or plots
         plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0]).in_one_panel()
-        plot.draw(ax, plot.lines, list(dict.fromkeys(group[0] for group in plot.lines if group)))
+        named = [name for group in plot.lines for name in group]  # with several keys, each line has a colour of its own
+        plot.draw(ax, plot.lines, comparison.points(plot.axes[0]) if len(plot.axes) == 1 else named)
         plot.arrange(ax, plot.values(plot.lines))
         if plot.guesses:
             ax.plot([], [], label=GUESS.partition(":")[0], **guessed())
