@@ -92,14 +92,13 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     if not 0.1 <= np.median(norm) <= norm.max() <= 1 + 1e-9:
         facts["scaling"] = {"norm": 1.0}
         if is_dense:
-            bounds = dict(zip(("lower", "upper"), _bounds(np.concatenate(parts)), strict=True))
-            facts["scaling"] = {key: values[0] if len({*values}) == 1 else values for key, values in bounds.items()}
-            facts["scaling"]["norm"] = 1.0
+            lower, upper = (bounds[0] if len({*bounds}) == 1 else bounds for bounds in _bounds(np.concatenate(parts)))
+            facts["scaling"] = {"lower": lower, "upper": upper, "norm": 1.0}
     if how.kind == "real":
         numbers = np.array([number_of(str(target)) for target in targets])
         if not 0.1 <= abs(numbers).max() <= 1:
-            lower, upper = _rounded(numbers.min(keepdims=True), numbers.max(keepdims=True))
-            facts["scaling"] = facts.get("scaling", {}) | {"targets": lower + upper}
+            low, high = _rounded(numbers.min(keepdims=True), numbers.max(keepdims=True))
+            facts["scaling"] = facts.get("scaling", {}) | {"targets": low + high}
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
