@@ -7,6 +7,7 @@ two numbers a and b: a + b * prediction is a real target in the units of the dat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.config.registry import Classes
-from mpinodes.core import SampleLoss, Setup, Vector
+from mpinodes.core import Features, SampleLoss, Setup, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import arrays, doubles
@@ -36,7 +37,8 @@ class Model:
     rounds. So the model reveals no more than all messages together do, and the proven epsilon of the network covers it.
 
     Attributes:
-        point: (d,) the parameters of the model; for classes, the parameters of the first class first.
+        point: (d,) the parameters of the model; for classes, the parameters of the first class first. The last one of
+            each class belongs to the intercept, if there is one (`data.scaling`).
         labels: the values that `predict` returns, as in the data file; empty for real targets.
         features: the names of the features; empty if the data have no names.
         units: (a, b): a + b * prediction is a real target in the units of the data file.
@@ -47,7 +49,8 @@ class Model:
     features: tuple[str, ...]
     units: tuple[float, float]
     _loss: type[SampleLoss] = field(repr=False)
-    _scale: Any = field(repr=False)
+    _scale: Callable[[Features], Features] = field(repr=False)
+    _added: int = field(repr=False)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted labels, or the predicted real targets, of k samples.
@@ -69,7 +72,7 @@ class Model:
             features = doubles(arrays(X))
         except ValueError as error:  # words, or rows of different lengths
             raise BadInput(f"X: {str(error).removeprefix('data: ')}") from error
-        width = len(self.point) // (len(self.labels) if self._loss.per_class else 1)
+        width = len(self.point) // (len(self.labels) if self._loss.per_class else 1) - self._added
         if features.ndim != 2 or features.shape[1] != width:
             raise BadInput(f"X: an array of shape {features.shape}; (samples, {width} features) expected")
         if not np.isfinite(features.data if hasattr(features, "tocsr") else features).all():
@@ -144,5 +147,5 @@ def load_model(run: Path) -> Model:
         raise BadInput(f"{run / FILE}: cannot be read: {error}") from error
     experiment = Experiment.read(run / "experiment.toml")
     classes = Classes.of(experiment)
-    scale = classes.stream.scaling_of(experiment.data)
-    return Model(point, labels, tuple(features.tolist()), units, classes.loss, scale)
+    scale, added = classes.stream.scaling_of(experiment.data)
+    return Model(point, labels, tuple(features.tolist()), units, classes.loss, scale, added)

@@ -134,7 +134,7 @@ def of_numbers(s: Summary) -> dict[str, str]:
                 if is_large:
                     advice = " Large targets need data.scaling={targets=[lower, upper]}."
                 elif is_hopeless and code.startswith("no-better"):
-                    advice = " Nor is the best fixed decision: a column of ones in the file would be an intercept."
+                    advice = " Nor is the best fixed decision: without an intercept, set data.scaling={intercept=0.5}."
                 how = "No better" if high == low else "Worse"
                 add(made, code, f"{how} than {than}: {words.format(high, low)}.{advice}")
     if noise is None:

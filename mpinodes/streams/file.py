@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
-from math import inf
+from math import hypot, inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -48,12 +48,15 @@ class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
         norm: the L2 norm of every scaled sample; a sample of zeros stays. None: the norms are left as they are.
         targets: bounds on real targets: the interval between them becomes [-1, 1]. Targets outside are not changed to a
             bound. Errors and predictions are still in the units of the file.
+        intercept: the value of a last feature that is added to every scaled sample; 0: no feature is added. The added
+            feature is not counted in `norm`, nor in the settings `data.norm`, `data.bound` and `data.columns`.
     """
 
     lower: float | tuple[float, ...] | None = None
     upper: float | tuple[float, ...] | None = None
     norm: Annotated[float, Meta(gt=0)] | None = None
     targets: tuple[float, float] | None = None
+    intercept: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
 
     @property
     def units(self) -> tuple[float, float]:
@@ -62,7 +65,7 @@ class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
         return (low + high) / 2, (high - low) / 2
 
     def scaled(self, features: Features) -> Features:
-        """Return scaled features (k, d). If there are bounds, the result is dense, even for sparse features."""
+        """Return scaled features (k, d), or (k, d + 1) with an intercept. With bounds, the result is always dense."""
         if self.lower is not None and self.upper is not None:
             dense = features.toarray() if hasattr(features, "tocsr") else features
             low, high = np.asarray(self.lower), np.asarray(self.upper)
@@ -71,6 +74,13 @@ class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
         if self.norm is not None:
             norms = row_norms(features := doubles(features))
             features = arrays(features * (self.norm / np.where(norms > 0, norms, 1.0))[:, None])
+        if self.intercept:
+            blocks = [features, np.full((features.shape[0], 1), self.intercept)]
+            if not hasattr(features, "tocsr"):
+                return np.hstack(blocks)
+            from scipy.sparse import hstack
+
+            features = arrays(hstack(blocks))
         return features
 
 
@@ -99,7 +109,8 @@ class File(LabelledStream):
         scaling: scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. The interval from lower to
             upper (a number, or one for each column) becomes [-1, 1]. Then every sample is scaled to the L2 norm `norm`.
             State lower and upper, or norm, or all three. targets=[25, 346] scales real targets: this interval becomes
-            [-1, 1], and errors and predictions stay in the units of the file
+            [-1, 1], and errors and predictions stay in the units of the file. intercept=0.5 adds a last feature, 0.5,
+            to every sample, so that the model has an intercept
         facts: data.name=file: read: facts about the file were read from the data, so nothing is proven; a privacy
             budget then sets the noise as if the facts were public. stated: you have checked that all facts in the
             section data may be public
@@ -119,14 +130,15 @@ class File(LabelledStream):
     facts: Literal["read", "stated"] | None = None
 
     # One setting for all files: 4 agents, three files scaled to norm 1 (breast cancer, wine, digits), ε = 8 with
-    # replaced samples: .9 of the way from the largest class to logistic regression without privacy.
+    # replaced samples: .9 of the way from the largest class to logistic regression without privacy. Intercepts of 1 are
+    # worse than 0.5 if a class is rare.
     method = {
         "algorithm": {"name": "dp-dsgd"},
         "rounds": 100,
         "step": {"kind": "linear-decay", "initial": 30.0},
         "problem": {"average": True, "radius": 20.0},
         "privacy": {"clip": 0.2},
-        "data": {"batch": "all"},
+        "data": {"batch": "all", "scaling": {"intercept": 0.5}},
     }
     drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
@@ -198,16 +210,17 @@ class File(LabelledStream):
         if about.twice:
             raise BadInput(f"{file}: several columns have the name {about.twice[0]!r}: give each a name of its own")
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
-        data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
+        scaling = about.settings.get("scaling", {}) | cls.method["data"]["scaling"]
+        data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings | {"scaling": scaling}
         problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
         of_columns = dict.fromkeys(("data.scaling.lower", "data.scaling.upper") if about.names else (), about.names)
         return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}", of_columns
 
     @classmethod
-    def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:
-        """Return the function that scales features (k, d) by `data.scaling`."""
-        scaling = msgspec.convert(settings.get("scaling"), Scaling | None)
-        return scaling.scaled if scaling else super().scaling_of(settings)
+    def scaling_of(cls, settings: Mapping[str, Any]) -> tuple[Callable[[Features], Features], int]:
+        """Return the function that scales features by `data.scaling`, and the number of features that it adds."""
+        scaling = msgspec.convert(settings.get("scaling"), Scaling | None) or Scaling()
+        return scaling.scaled, int(scaling.intercept > 0)
 
     @property
     def has_labels(self) -> bool:
@@ -257,7 +270,7 @@ class File(LabelledStream):
             checked = "check that all facts in the section data may be public, then set data.facts=stated"
             unstated.append(f"facts about the file were read from the data ({checked})")
         if not self.columns:
-            unstated.append(f"the number of columns is read from the file (set data.columns={self.dimension})")
+            unstated.append(f"the number of columns is read from the file (set data.columns={self._whole.dimension})")
         if self.targets != "real" and not self.labels:
             fact = "which label is +1" if self.has_labels else "which classes there are"
             unstated.append(f"{fact} is read from the data (set data.labels={self.target_values})")
@@ -273,7 +286,7 @@ class File(LabelledStream):
         """
         with suppress(BadInput):  # the file may be gone
             train = self._sources[0]
-            rows = doubles(train.features(np.arange(min(1000, len(train.targets)))))
+            rows = doubles(train.features(np.arange(min(1000, len(train.targets)))))[:, : self._whole.dimension]
             norms, mean = row_norms(rows), np.ravel(rows.mean(axis=0))
             norm, common = float(np.median(norms)), float(mean @ mean / max(np.mean(norms**2), 1e-300))
             why = ""
@@ -308,7 +321,7 @@ class File(LabelledStream):
         """
         # Each file, all files, and the training samples are tested; the first test that finds columns names them.
         reasons = ["", ""]
-        for source in (*self._files, self._whole, *(() if self.scaling else self._sources[:1])):
+        for source in (*self._files, self._whole, self.held_out(*self._divided(self._whole))[0]):
             names = source.columns or tuple(map(str, range(source.dimension + 1)))
             for k, chosen in enumerate(scaled_by_themselves(source, self.targets == "real")):
                 columns = [names[j] for j in np.flatnonzero(chosen)]
@@ -320,12 +333,15 @@ class File(LabelledStream):
     def feature_bound(self) -> float:
         """Return the bound on the absolute values of all features: `data.bound`, or that of `data.scaling`."""
         scaling = self.scaling or Scaling()
-        return min(float(self.bound), scaling.norm or (inf if scaling.lower is None else 1.0))
+        bound = min(float(self.bound), scaling.norm or (inf if scaling.lower is None else 1.0))
+        return max(bound, scaling.intercept)
 
     @property
     def feature_norm(self) -> float:
         """Return the bound on the L2 norm of a sample: the smallest of the stated bounds."""
-        return min(float(self.norm), (self.scaling or Scaling()).norm or inf, super().feature_norm)
+        scaling = self.scaling or Scaling()
+        norm = min(float(self.norm), scaling.norm or inf)
+        return min(hypot(norm, scaling.intercept), super().feature_norm)
 
     @property
     def name(self) -> str:
@@ -402,7 +418,12 @@ class File(LabelledStream):
                 raise BadInput("data.scaling: finite bounds expected, and no bound in lower above that in upper")
             targets = (source.targets - scaling.units[0]) / scaling.units[1]
             scaled = lambda rows: scaling.scaled(features(rows))  # noqa: E731
-            source = replace(source, targets=targets, features=scaled, units=scaling.units)
+            width = d + (scaling.intercept > 0)
+            source = replace(source, dimension=width, targets=targets, features=scaled, units=scaling.units)
+        return self._divided(source)
+
+    def _divided(self, source: Source) -> tuple[Source, Source | None]:
+        """Return the training samples and the test samples, by `train`. Without test samples, the latter is None."""
         return split(source, self.train) if self.train != 1 else (source, None)
 
     @property
@@ -425,7 +446,7 @@ class File(LabelledStream):
         """Return, for each training sample and for each test sample, the agent whose file has the sample."""
         agents = np.repeat(np.arange(float(self.agents)), [len(source.targets) for source in self._files])
         owners = replace(self._whole, targets=agents)  # split like the samples
-        train, test = self.held_out(*(split(owners, self.train) if self.train != 1 else (owners, None)))
+        train, test = self.held_out(*self._divided(owners))
         return train.targets, test.targets if test else np.empty(0)
 
     def held_by(self, agent: int) -> Indices:

@@ -130,6 +130,17 @@ def test_a_model_of_the_agents_files_finds_the_columns_by_name(here):
         model.predict(frame[["a", "c", "y"]])
 
 
+def test_a_model_with_an_intercept_takes_the_features_of_the_file(here):
+    frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
+    model = own(frame, labels=[0, 1], scaling={"norm": 1, "intercept": 0.5}).model
+    rows = frame[["a", "b", "c"]].to_numpy()
+    margins = rows / np.linalg.norm(rows, axis=1, keepdims=True) @ model.point[:3] + 0.5 * model.point[3]
+    np.testing.assert_array_equal(model.predict(rows), (margins > 0).astype(int))
+    np.testing.assert_array_equal(model.predict(csr_array(rows)), model.predict(frame))
+    with pytest.raises(BadInput, match=r"\(4, 4\); \(samples, 3 features\) expected"):
+        model.predict(np.zeros((4, 4)))
+
+
 def test_a_model_names_what_does_not_fit(here):
     frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
     scaled = own(frame, labels=[0, 1], scaling={"lower": -1, "upper": [1, 1, 2]}).model

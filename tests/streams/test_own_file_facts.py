@@ -6,13 +6,17 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 from mpinodes import load_model, run_lockstep
 from mpinodes.algorithms import dp_dsgd
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import gathered, parse
 from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import doubles
+from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.init import main as init
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
@@ -83,7 +87,7 @@ def test_init_rounds_bounds_to_digits_of_their_difference(tmp_path):
     (tmp_path / "some.csv").write_text("year,a,b,y\n1991,0.31,-7.04e5,no\n2004,0.5,1,yes\n2019,0.7,8.06e5,no\n")
     assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
     scaling = tomllib.loads((tmp_path / "e.toml").read_text())["data"]["scaling"]
-    assert scaling == {"lower": [1991, 0.31, -8e5], "upper": [2019, 0.7, 9e5], "norm": 1}
+    assert scaling == {"lower": [1991, 0.31, -8e5], "upper": [2019, 0.7, 9e5], "norm": 1, "intercept": 0.5}
 
 
 def test_stated_facts_prove_without_further_words(tmp_path):
@@ -149,7 +153,7 @@ def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_pa
         assert init([f"{tmp_path}/{name}.csv", "topology.agents=1", "--output", f"{tmp_path}/{name}.toml"]) == 0
     text = (tmp_path / "some.toml").read_text()
     assert "lower = [\n    30.0,  # 'age'\n    0.0,  # 'b\\tc'\n]\nupper = [\n    90.0,  # 'age'\n    12.0,  #" in text
-    assert tomllib.loads(text)["data"]["scaling"] == {"lower": [30, 0], "upper": [90, 12], "norm": 1}
+    assert tomllib.loads(text)["data"]["scaling"] == {"lower": [30, 0], "upper": [90, 12], "norm": 1, "intercept": 0.5}
     assert "lower = 0.0\nupper = 3.0\n" in (tmp_path / "same.toml").read_text()
 
 
@@ -169,14 +173,14 @@ def test_init_puts_a_median_near_an_end_in_the_middle(tmp_path):
         (tmp_path / f"p-{agent}.csv").write_text(f"few,many,large,even,y\n{rows}")
     assert init([*(f"{tmp_path}/p-{agent}.csv" for agent in (0, 1)), "--output", str(tmp_path / "e.toml")]) == 0
     scaling = tomllib.loads((tmp_path / "e.toml").read_text())["data"]["scaling"]
-    assert scaling == {"lower": [-1, 3, -5, 1], "upper": [1, 7, 9, 5], "norm": 1}
+    assert scaling == {"lower": [-1, 3, -5, 1], "upper": [1, 7, 9, 5], "norm": 1, "intercept": 0.5}
 
 
 def test_init_keeps_a_column_of_ones(tmp_path):
     (tmp_path / "some.csv").write_text("a,one,minus,zero,y\n30,1,-2,0,no\n30,1,-2,0,yes\n90,1,-2,0,yes\n90,1,-2,0,no\n")
     assert init([str(tmp_path / "some.csv"), "topology.agents=1", "--output", str(tmp_path / "e.toml")]) == 0
     rows = compose(parse(str(tmp_path / "e.toml"), []), None).stream._sources[0].features(np.arange(2))
-    assert np.allclose(rows[:, 1:] * np.sqrt(3), [1, -1, 0])
+    assert np.allclose(rows[:, 1:] * np.sqrt(3), [1, -1, 0, np.sqrt(0.75)])
 
 
 def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_path):
@@ -268,7 +272,7 @@ def test_the_command_line_replaces_the_part_that_a_file_chooses(tmp_path):
 
 def test_scaling_maps_bounds_to_one_and_then_the_norm(tmp_path):
     file = write(tmp_path / "three.csv")
-    base = f"data.file={file} data.targets=classes topology.agents=3"
+    base = f"algorithm.name=dp-dsgd data.file={file} data.targets=classes topology.agents=3"
     scaled = setup_of(f"{base} data.scaling={{lower=0,upper=[1000,1000,500]}}").stream
     expected = np.clip(FEATURES / [500, 500, 250] - 1, -1, 1)
     assert np.allclose(scaled._sources[0].features(np.arange(240)), expected)
@@ -284,6 +288,55 @@ def test_scaling_maps_bounds_to_one_and_then_the_norm(tmp_path):
     ):  # fmt: skip
         with pytest.raises(BadInput, match=message):
             setup_of(f"{base} data.scaling={wrong}")
+
+
+@pytest.mark.parametrize("kind", ["csv", "libsvm"])
+def test_an_intercept_is_a_last_feature_beside_the_norm(tmp_path, kind):
+    file, targets = write(tmp_path / "three.csv"), " data.targets=classes"
+    if kind == "libsvm":
+        file = tmp_path / "three.libsvm"
+        dump_svmlight_file(FEATURES, CLASSES, str(file), zero_based=False)
+    words = f"algorithm.name=dp-dsgd data.file={file} topology.agents=3{targets} data.norm=1000"
+    stream = setup_of(f"{words} data.scaling={{norm=2,intercept=0.5}}").stream
+    rows = doubles(stream._sources[0].features(np.arange(240)))
+    rows = rows.toarray() if kind == "libsvm" else rows
+    assert np.allclose(rows[:, :3], 2 * FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True))
+    assert rows.shape[1] == stream.dimension == 4
+    assert (rows[:, 3] == 0.5).all()
+    assert stream.feature_norm == pytest.approx(np.sqrt(4.25))
+    assert stream.feature_bound == 2
+    assert "set data.columns=3)" in stream.unproven_because  # those of the file
+    without_norm = setup_of(f"{words} data.scaling={{intercept=3}}").stream
+    assert without_norm.feature_norm == pytest.approx(np.hypot(1000, 3))
+
+
+def test_with_an_intercept_a_rare_label_is_not_worse_than_guessing(tmp_path):
+    """Without an intercept, a hyperplane through the middle of the features calls half of the samples positive."""
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(800, 3))
+    labels = features[:, 0] + 0.2 * rng.normal(size=800) > 0.8  # a fifth of the samples
+    pandas.DataFrame(features).assign(y=labels.astype(int)).to_csv(tmp_path / "some.csv", index=False)
+    words = ["topology.agents=2", "data.scaling.lower=-4", "data.scaling.upper=4"]
+    assert init([str(tmp_path / "some.csv"), *words, "--output", str(tmp_path / "e.toml")]) == 0
+    accuracy = {}
+    for intercept in (0, 0.5):
+        words = [f"data.scaling.intercept={intercept}", f"output.dir={tmp_path}/{intercept}", "report=false"]
+        run = run_lockstep(parse(str(tmp_path / "e.toml"), words))
+        summary = summary_of(run)
+        accuracy[intercept] = summary["accuracy_last_decision"]["test"]
+    assert accuracy[0] < summary["baselines"]["majority"]["test"] + 0.03 < accuracy[0.5] - 0.05
+
+
+def test_columns_that_are_scaled_by_their_training_rows_are_named_beside_an_intercept(tmp_path):
+    file = write(tmp_path / "three.csv")
+    order = setup_of(f"data.file={file} data.targets=classes topology.agents=3").stream
+    frame = pandas.read_csv(file)
+    train = Draws(0, Purpose.SPLIT).at(0).permutation(len(frame))[: round(0.8 * len(frame))]
+    frame["c"] = (frame["c"] - frame["c"][train].mean()) / frame["c"][train].std()
+    assert "'c'" not in order.unproven_because
+    frame.to_csv(file, index=False)
+    words = f"data.file={file} data.targets=classes topology.agents=3 data.train=0.8"
+    assert "columns c are scaled by the data's own mean" in setup_of(words).stream.unproven_because
 
 
 def test_a_linear_decay_lasts_as_long_as_the_run():

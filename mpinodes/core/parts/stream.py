@@ -102,9 +102,13 @@ class Stream(ABC):
         return {}
 
     @classmethod
-    def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:
-        """Return the function by which a stream with these settings of `data` scales the features (k, d) of a file."""
-        return lambda features: features
+    def scaling_of(cls, settings: Mapping[str, Any]) -> tuple[Callable[[Features], Features], int]:
+        """Return how a stream with these settings of `data` scales the features of a file.
+
+        Returns:
+            The function that scales features (k, d), and the number of features that it adds to each sample.
+        """
+        return lambda features: features, 0
 
     @property
     @abstractmethod
