@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from mpinodes.core import Features, Vector
+from mpinodes.core.asked import merge
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import arrays, doubles
 from mpinodes.core.parts.stream import files_of
@@ -210,11 +211,9 @@ class File(LabelledStream):
         if about.twice:
             raise BadInput(f"{file}: several columns have the name {about.twice[0]!r}: give each a name of its own")
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
-        scaling = about.settings.get("scaling", {}) | cls.method["data"]["scaling"]
-        data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings | {"scaling": scaling}
-        problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
+        data, problem = {"file": file, "train": 0.8} | about.settings, {"loss": facts.LOSSES[about.targets.kind]}
         of_columns = dict.fromkeys(("data.scaling.lower", "data.scaling.upper") if about.names else (), about.names)
-        return cls.method | graph | {"data": data, "problem": problem}, f"{file}: {about.line}", of_columns
+        return merge(cls.method, graph, {"data": data, "problem": problem}), f"{file}: {about.line}", of_columns
 
     @classmethod
     def scaling_of(cls, settings: Mapping[str, Any]) -> tuple[Callable[[Features], Features], int]:
@@ -333,15 +332,14 @@ class File(LabelledStream):
     def feature_bound(self) -> float:
         """Return the bound on the absolute values of all features: `data.bound`, or that of `data.scaling`."""
         scaling = self.scaling or Scaling()
-        bound = min(float(self.bound), scaling.norm or (inf if scaling.lower is None else 1.0))
-        return max(bound, scaling.intercept)
+        largest = scaling.norm or (inf if scaling.lower is None else 1.0)
+        return max(min(float(self.bound), largest), scaling.intercept)
 
     @property
     def feature_norm(self) -> float:
         """Return the bound on the L2 norm of a sample: the smallest of the stated bounds."""
         scaling = self.scaling or Scaling()
-        norm = min(float(self.norm), scaling.norm or inf)
-        return min(hypot(norm, scaling.intercept), super().feature_norm)
+        return min(hypot(min(float(self.norm), scaling.norm or inf), scaling.intercept), super().feature_norm)
 
     @property
     def name(self) -> str:

@@ -275,7 +275,8 @@ def test_sparse_samples_are_judged_in_the_coordinates_they_have(tmp_path):
     targets = np.array([float(line.split()[0]) for line in lines])
     np.savez(tmp_path / "samples.npz", features=features, targets=targets)
     estimates = rng.standard_normal((20, 3, 200))
-    for rest in ("algorithm.name=dola data.batch=3", "algorithm.name=dola data.batch=all rounds=6", "rounds=20"):
+    own = "rounds=20 data.scaling.intercept=0"
+    for rest in ("algorithm.name=dola data.batch=3", "algorithm.name=dola data.batch=all rounds=6", own):
         for regularizer in (0, 0.3):
             rest = f"{rest} problem.regularizer={regularizer} step.kind=inverse-sqrt topology.agents=3"
             words = f"{rest} topology.name=ring problem.loss=logistic data.file="
