@@ -129,9 +129,8 @@ def of_numbers(s: Summary) -> dict[str, str]:
             ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
         ):
             if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
-                is_large = code == "no-better-than-mean-target" and low > 10
                 advice = " To search better settings: mpinodes tune." if privacy.budget else ""
-                if is_large:
+                if code == "no-better-than-mean-target" and low > 10:
                     advice = " Large targets need data.scaling={targets=[lower, upper]}."
                 elif is_hopeless and code.startswith("no-better"):
                     advice = " Nor is the best fixed decision: without an intercept, set data.scaling={intercept=0.5}."

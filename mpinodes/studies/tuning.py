@@ -134,12 +134,11 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
         part, final = mu * sqrt(SHARE / len(chosen)), gdp_epsilon(mu * sqrt(1 - SHARE), delta)
         common |= {"privacy": {"budget": {"epsilon": gdp_epsilon(part, delta)}}, "record": {"decisions": True}}
     trial = compose(merge(base, nested(first), common), None)  # so that a mistake in all trials is reported in a line
-    pairs = product(trial.stream.source_files, setup.stream.source_files) if mode == "public" else ()
-    if any(filecmp.cmp(*pair, shallow=False) for pair in pairs):
-        raise BadInput(f"--public {public}: this is a file of the private data: use --private or --accounted")
     if mode == "public":
-        streams = (trial.stream, setup.stream)
-        there, own = ((stream.labelled() or stream.real_valued())["train"].columns for stream in streams)
+        pairs = product(trial.stream.source_files, setup.stream.source_files)
+        if any(filecmp.cmp(*pair, shallow=False) for pair in pairs):
+            raise BadInput(f"--public {public}: this is a file of the private data: use --private or --accounted")
+        there, own = ((s.labelled() or s.real_valued())["train"].columns for s in (trial.stream, setup.stream))
         if there and own and there != own:
             reason = f"the columns are {listed(there)}, but {listed(own)} in the private data"
             raise BadInput(f"--public {public}: {reason}: give both files the same columns in the same order")
