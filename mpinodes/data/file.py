@@ -70,7 +70,8 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
-            if header is None and not content.names and _is_word(some[0]) and not any(map(_is_word, some[1:])):
+            words = (k for k, target in enumerate(some) if isnan(number_of(str(target))))  # targets that are no numbers
+            if header is None and not content.names and [*words] == [0]:
                 alone = f"the target of the first line, {shown(str(some[0]).strip())}, is no number, but all others are"
                 remedy = "if this line has the names of the columns, set data.header=true, otherwise data.header=false"
                 raise BadInput(f"{path}: {alone}: {remedy}")
@@ -104,11 +105,6 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
     line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {labels}"
     return Facts(settings, how, line, names, twice)
-
-
-def _is_word(target: Any) -> bool:
-    """Return whether a target is not a number."""
-    return isnan(number_of(str(target)))
 
 
 def read_targets(targets: Sequence[Any]) -> Targets:

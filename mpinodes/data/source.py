@@ -42,6 +42,7 @@ class Source:
         records: the number of records in `files`; -1 stands for N.
         columns: the names of the features, then the name of the target; empty if the file has no names.
         units: (a, b): a + b * target is the target in the units of the file.
+        has_intercept: whether the last feature is a constant that the settings add; `columns` does not name it.
     """
 
     targets: NDArray[np.float64]
@@ -52,6 +53,7 @@ class Source:
     records: int = -1
     columns: tuple[str, ...] = ()
     units: tuple[float, float] = (0.0, 1.0)
+    has_intercept: bool = False
 
     def __post_init__(self) -> None:
         if self.records < 0:

@@ -19,7 +19,7 @@ from math import exp, inf
 
 from msgspec.structs import replace
 
-from mpinodes.presentation.findings import LARGEST_ODDS, SETS, best, marks, naive
+from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
 from mpinodes.summary.summary import Summary
 
@@ -44,7 +44,7 @@ MEANINGS = PRIVACY | {
     "accuracy-below-start": "the starting point has a higher accuracy than the result",
     "error-above-start": "the starting point has a lower error than the result",
     "loss-above-start": "staying at the starting point has a lower loss or optimality gap",
-    "features-not-scaled": "the features of the user's file are far from norm 1, or nearly the same in all samples",
+    "features-not-scaled": "the user's file needs scaling: norms far from 1, nearly equal samples, or large targets",
     "unsolved": "local solvers did not reach their tolerance",
 }
 
@@ -110,9 +110,6 @@ def of_numbers(s: Summary) -> dict[str, str]:
         (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
         majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)
         first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
-        highest, lowest = best(s.baselines, "accuracy").get(which), best(s.baselines, "rmse").get(on)
-        is_hopeless = majority is not None and highest is not None and majority >= highest
-        is_hopeless |= mean is not None and lowest is not None and lowest >= mean
         lost, losses = s.value("average_fitness"), "{:.4g} lost per round, against {:.4g} by staying"
         stayed = start.average_fitness
         if s.judged and "comparator.value" in s.values:
@@ -130,10 +127,6 @@ def of_numbers(s: Summary) -> dict[str, str]:
         ):
             if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
                 advice = " To search better settings: mpinodes tune." if privacy.budget else ""
-                if code == "no-better-than-mean-target" and low > 10:
-                    advice = " Large targets need data.scaling={targets=[lower, upper]}."
-                elif is_hopeless and code.startswith("no-better"):
-                    advice = " Nor is the best fixed decision: without an intercept, set data.scaling={intercept=0.5}."
                 how = "No better" if high == low else "Worse"
                 add(made, code, f"{how} than {than}: {words.format(high, low)}.{advice}")
     if noise is None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
-from math import hypot, inf
+from math import hypot, inf, sqrt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,6 +37,7 @@ LARGEST = 1_000_000  # if a file has more features, the user must state data.col
 MOST_CLASSES = 1000
 Largest = Annotated[float, Meta(gt=0)] | Literal["inf"]
 BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` reads at once
+LARGE = 10.0  # a run warns if a real target or the median norm of the samples is larger
 ALIKE = 0.95  # a run warns if more than this part of the squared norms is that of the mean sample
 
 
@@ -57,7 +58,7 @@ class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
     upper: float | tuple[float, ...] | None = None
     norm: Annotated[float, Meta(gt=0)] | None = None
     targets: tuple[float, float] | None = None
-    intercept: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    intercept: Annotated[float, Meta(ge=0, le=10)] = 0.0
 
     @property
     def units(self) -> tuple[float, float]:
@@ -279,9 +280,10 @@ class File(LabelledStream):
 
     @property
     def warning(self) -> str:
-        """Return a sentence that warns of features that need scaling, and says how to scale; "" if all is well.
+        """Return a sentence that warns of samples that need scaling, and says how to scale; "" if all is well.
 
-        Features need scaling if their norms are far from 1, or if a sample differs little from all others.
+        Features need scaling if their norms are far from 1, or if a sample differs little from all others. Real targets
+        need scaling if they are large.
         """
         with suppress(BadInput):  # the file may be gone
             train = self._sources[0]
@@ -289,10 +291,12 @@ class File(LabelledStream):
             norms, mean = row_norms(rows), np.ravel(rows.mean(axis=0))
             norm, common = float(np.median(norms)), float(mean @ mean / max(np.mean(norms**2), 1e-300))
             why = ""
-            if not 0.1 <= norm <= 10:
+            if not 0.1 <= norm <= LARGE:
                 why = f"The median norm of the samples is {norm:.3g}, but methods work best with norms near 1"
             elif common > ALIKE:
                 why = f"The samples are nearly equal: {common:.1%} of their squared norms is that of the mean sample"
+            elif self.targets == "real" and (size := float(np.abs(train.targets).max())) > LARGE:
+                why = f"A target is as large as {size:.3g}, but methods work best with targets in [-1, 1]"
             targets = ", targets=[..., ...]" if self.targets == "real" else ""
             return why and (
                 f"{why}. Type `mpinodes init {self.file}`, and run the experiment that it writes; or set data.scaling="
@@ -331,15 +335,19 @@ class File(LabelledStream):
     @property
     def feature_bound(self) -> float:
         """Return the bound on the absolute values of all features: `data.bound`, or that of `data.scaling`."""
-        scaling = self.scaling or Scaling()
-        largest = scaling.norm or (inf if scaling.lower is None else 1.0)
-        return max(min(float(self.bound), largest), scaling.intercept)
+        return max(self.checked_bounds[0], (self.scaling or Scaling()).intercept)
 
     @property
     def feature_norm(self) -> float:
-        """Return the bound on the L2 norm of a sample: the smallest of the stated bounds."""
+        """Return the bound on the L2 norm of a sample with the intercept: the smallest bound that is known."""
+        return hypot(self.checked_bounds[1], (self.scaling or Scaling()).intercept)
+
+    @property
+    def checked_bounds(self) -> tuple[float, float]:
+        """Return the smallest stated bounds on the absolute values of features, and on the norm of a sample."""
         scaling = self.scaling or Scaling()
-        return min(hypot(min(float(self.norm), scaling.norm or inf), scaling.intercept), super().feature_norm)
+        bound = min(float(self.bound), scaling.norm or (inf if scaling.lower is None else 1.0))
+        return bound, min(float(self.norm), scaling.norm or inf, sqrt(self._whole.dimension) * bound)
 
     @property
     def name(self) -> str:
@@ -416,8 +424,8 @@ class File(LabelledStream):
                 raise BadInput("data.scaling: finite bounds expected, and no bound in lower above that in upper")
             targets = (source.targets - scaling.units[0]) / scaling.units[1]
             scaled = lambda rows: scaling.scaled(features(rows))  # noqa: E731
-            width = d + (scaling.intercept > 0)
-            source = replace(source, dimension=width, targets=targets, features=scaled, units=scaling.units)
+            source = replace(source, targets=targets, features=scaled, units=scaling.units)
+            source = replace(source, dimension=d + (scaling.intercept > 0), has_intercept=scaling.intercept > 0)
         return self._divided(source)
 
     def _divided(self, source: Source) -> tuple[Source, Source | None]:

@@ -196,6 +196,11 @@ class LabelledStream(Stream):
         """Return a bound on the absolute values of all features, which must be known without looking at the data."""
 
     @property
+    def checked_bounds(self) -> tuple[float, float]:
+        """Return bounds on the absolute values of features and on norms, without an intercept; more is an error."""
+        return self.feature_bound, self.feature_norm
+
+    @property
     @abstractmethod
     def name(self) -> str:
         """Return the name of the data for error messages, and for `title`, which summaries and figures print."""
@@ -376,10 +381,11 @@ class LabelledStream(Stream):
                 raise BadInput(f"{self.name}: a training sample is in `shares` twice; only one agent may have a sample")
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
+        plain, (bound, norm) = features[:, :-1] if train.has_intercept else features, self.checked_bounds
         limits = (
-            ("a feature of size", row_sizes(features), min(LARGEST, self.feature_bound)),
+            ("a feature of size", row_sizes(plain), min(LARGEST, bound)),
             ("a target of size", np.abs(targets), LARGEST),
-            ("norm", row_norms(features), self.feature_norm),
+            ("norm", row_norms(plain), norm),
         )
         # An error message reveals something about a sample, for which privacy accounting does not account.
         for quantity, sizes, most in limits:

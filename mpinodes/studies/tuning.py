@@ -79,9 +79,8 @@ class Tuned:
     def __str__(self) -> str:
         best = np.nanmax(self.scores)
         settings = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
-        failed = int(np.isnan(self.scores).sum())
         return "\n".join([
-            f"{len(self.scores)} trials ({failed} failed) {WORDS[self.mode]}",
+            f"{len(self.scores)} trials ({np.isnan(self.scores).sum()} failed) {WORDS[self.mode]}",
             f"  best: {settings}: score {abs(best):.4g} (the first trial, with the settings as given: "
             f"{abs(self.scores[0]):.4g})",
             f"  cost: {self.cost}",

@@ -188,7 +188,8 @@ def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_p
     file, out = write(tmp_path / "some.csv", targets), tmp_path / "e.toml"
     words = f"data.file={file} privacy.budget.epsilon=8 topology.agents=3 data.scaling={{norm=1}}"
     raw = summary_of(run_of(tmp_path / "raw", words))
-    assert "Large targets need data.scaling" in raw["warnings"]["no-better-than-mean-target"]
+    assert "A target is as large as" in raw["warnings"]["features-not-scaled"]
+    assert "targets=[..., ...]" in raw["warnings"]["features-not-scaled"]
     assert init([str(file), "topology.agents=3", "--output", str(out)]) == 0
     low, high = tomllib.loads(out.read_text())["data"]["scaling"]["targets"]
     assert low <= targets.min() < targets.max() <= high
@@ -308,6 +309,13 @@ def test_an_intercept_is_a_last_feature_beside_the_norm(tmp_path, kind):
     assert "set data.columns=3)" in stream.unproven_because  # those of the file
     without_norm = setup_of(f"{words} data.scaling={{intercept=3}}").stream
     assert without_norm.feature_norm == pytest.approx(np.hypot(1000, 3))
+
+
+@pytest.mark.parametrize("stated", ["bound=1.5", "norm=1.5"])
+def test_an_intercept_hides_no_feature_above_a_stated_bound(tmp_path, stated):
+    words = f"algorithm.name=dp-dsgd data.file={write(tmp_path / 'three.csv')} data.targets=classes data.{stated}"
+    with pytest.raises(BadInput, match=r"which is above 1.5, the stated bound"):
+        run_of(tmp_path / "run", f"{words} topology.agents=3 data.scaling={{norm=2,intercept=10}}")
 
 
 def test_with_an_intercept_a_rare_label_is_not_worse_than_guessing(tmp_path):

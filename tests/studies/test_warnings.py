@@ -170,9 +170,6 @@ def test_the_accuracy_of_guessing_is_no_better_than_guessing(useless, share):
     summary["privacy"]["budget"] = {"epsilon": 8, "delta": 1e-5, "kept_by": "noise", "stops": [None]}
     (only,) = run_warnings.sentences(typed(summary))
     assert only.endswith("To search better settings: mpinodes tune.")
-    summary["baselines"]["best_fixed"] = {"accuracy.test": 0.52}
-    (only,) = run_warnings.sentences(typed(summary))
-    assert only.endswith("without an intercept, set data.scaling={intercept=0.5}.")
     assert NO_BETTER in run_warnings.of(typed(summary))
     summary["accuracy"]["test"] = 0.53
     assert run_warnings.sentences(typed(summary)) == []
