@@ -215,8 +215,10 @@ def refuse(error: object) -> None:
     If stderr cannot be written, do nothing.
     """
     lines = [plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n")]
-    with suppress(OSError):
+    try:
         print("\n".join(lines), file=sys.stderr, flush=True)
+    except OSError:  # Python would write again when it ends, and exit with code 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:

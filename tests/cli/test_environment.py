@@ -94,7 +94,7 @@ def test_streams_that_are_closed_or_full_cost_no_result(tmp_path, streams):
 
 
 def test_a_command_whose_output_has_no_room_says_so(tmp_path):
-    module = f"{shlex.quote(sys.executable)} -m mpinodes"
+    module = f"env -u PYTHONUNBUFFERED {shlex.quote(sys.executable)} -m mpinodes"
     for line in (f"{module} run --explain all >/dev/full", f"{module} --version >/dev/full"):
         done = ended(tmp_path, line)
         assert (done.code, done.err.count("\n")) == (2, 1)
