@@ -109,7 +109,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
                 refuse(error)
             return BAD_INPUT
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            _discard(1)
             if isinstance(error, BrokenPipeError):
                 return NOBODY_READS
             say(f"error: {error if error.filename else f'cannot write: {error}'}")
@@ -117,6 +117,11 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
         return code
 
     return wrapped
+
+
+def _discard(descriptor: int) -> None:
+    """Discard what is still to be written to a descriptor: Python writes it when it ends, or exits with code 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def show(results: str) -> None:
@@ -130,7 +135,7 @@ def show(results: str) -> None:
     except BrokenPipeError as error:
         raise NobodyReads from error
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _discard(1)
         say(f"warning: the results cannot be printed, but the files with the results were written: {error.strerror}")
 
 
@@ -217,8 +222,8 @@ def refuse(error: object) -> None:
     lines = [plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n")]
     try:
         print("\n".join(lines), file=sys.stderr, flush=True)
-    except OSError:  # Python would write again when it ends, and exit with code 120
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    except OSError:
+        _discard(2)
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
