@@ -70,8 +70,8 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
-            words = (k for k, target in enumerate(some) if isnan(number_of(str(target))))  # targets that are no numbers
-            if header is None and not content.names and [*words] == [0]:
+            are_words = (isnan(number_of(str(target))) for target in some)  # read on only if the first target is a word
+            if header is None and not content.names and next(are_words) and not any(are_words):
                 alone = f"the target of the first line, {shown(str(some[0]).strip())}, is no number, but all others are"
                 remedy = "if this line has the names of the columns, set data.header=true, otherwise data.header=false"
                 raise BadInput(f"{path}: {alone}: {remedy}")
