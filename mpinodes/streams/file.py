@@ -324,7 +324,8 @@ class File(LabelledStream):
         """
         # Each file, all files, and the training samples are tested; the first test that finds columns names them.
         reasons = ["", ""]
-        for source in (*self._files, self._whole, self.held_out(*self._divided(self._whole))[0]):
+        sources = (*self._files, self._whole, self.held_out(*self._divided(self._whole))[0])
+        for source in {id(source): source for source in sources}.values():  # often all are the same
             names = source.columns or tuple(map(str, range(source.dimension + 1)))
             for k, chosen in enumerate(scaled_by_themselves(source, self.targets == "real")):
                 columns = [names[j] for j in np.flatnonzero(chosen)]
@@ -334,7 +335,7 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return the bound on the absolute values of all features: `data.bound`, or that of `data.scaling`."""
+        """Return the bound on the absolute values of all features and of the intercept."""
         return max(self.checked_bounds[0], (self.scaling or Scaling()).intercept)
 
     @property
