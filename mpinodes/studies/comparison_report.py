@@ -157,8 +157,7 @@ def write(
             figures=[(title, encoded(path), points) for path, (title, points) in drawn.items()],
         ))  # fmt: skip
     except OSError as error:
-        reason = f"{target}: cannot be written: {error.strerror or error}; set another --output"
-        raise BadInput(reason) from error
+        raise BadInput(f"{target}: cannot be written: {error.strerror or error}; set another --output") from error
     if (more := len(beyond) - MOST_BEYOND) > 0:
         beyond = [*beyond[:MOST_BEYOND], f"{more} more key{'s differ' if more > 1 else ' differs'}: see compare.html"]
     remarks = [*warnings, *notes, *beyond, NORMALIZED, *left_out]

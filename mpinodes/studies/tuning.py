@@ -175,10 +175,9 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
 
 def _space(setup: Setup) -> list[str]:
     """Return the lists of values that trials may use by default, as words "key=a,b,c"; the first value is as given."""
-    e, lists = setup.experiment, dict[str, list[float]]()
-    for key, value in e.step.items():
-        if isinstance(value, float) and value > 0:
-            lists[f"step.{key}"] = [value * factor for factor in STEPS]
+    e = setup.experiment
+    steps = {key: value for key, value in e.step.items() if isinstance(value, float) and value > 0}
+    lists = {f"step.{key}": [value * factor for factor in STEPS] for key, value in steps.items()}
     if not isinf(e.clip):
         lists["privacy.clip"] = [e.clip * factor for factor in SIZES]
     lists["problem.radius"] = [e.problem.radius * factor for factor in SIZES]
