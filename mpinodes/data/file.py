@@ -25,32 +25,23 @@ DIGITS = 2  # significant digits of the difference of two bounds, to which they 
 OUTER = 0.2  # bounds lie around the median if it is nearer than this part of the range to one of its ends
 
 
-class Targets(NamedTuple):
-    """Hold how targets are read: the value of `data.targets`, and the labels or classes (empty for real targets)."""
-
-    kind: str
-    labels: list[Any]
-
-
 class Facts(NamedTuple):
     """Hold the facts about data files.
 
     Attributes:
-        settings: the keys of the section `data` that state the facts.
-        targets: how targets are read.
+        settings: the keys of the section `data` that state the facts; `targets` is always there.
         line: a line that describes the samples.
         names: the names of the features' columns in the first file; empty if there are none.
         twice: the names that several columns of a file have.
     """
 
     settings: dict[str, Any]
-    targets: Targets
     line: str
     names: list[str]
     twice: list[str]
 
 
-def read(paths: Sequence[Path], target: str = "", header: bool | None = None) -> Facts:
+def read(paths: Sequence[Path], target: str = "", header: bool | None = None, kind: str = "") -> Facts:
     """Return the facts about one data file, or about the files of all agents.
 
     Features with a largest norm above 1, or a median norm below 0.1, get a `scaling` by bounds of each column. Real
@@ -60,9 +51,10 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         paths: the files.
         target: the name of the target's column; empty: the last column.
         header: whether the first line of a .csv contains names; None: decide by the entries of the line.
+        kind: the value of `data.targets`; empty: decide by the targets.
 
     Raises:
-        BadInput: a file cannot be read, or its number of columns differs from the first file.
+        BadInput: a file cannot be read, its number of columns differs from the first file, or real targets are words.
     """
     targets, norms, parts, widths = [], list[Vector](), list[Vector](), set[int]()
     is_dense, names, twice = paths[0].suffix in table.DENSE, list[str](), list[str]()
@@ -87,39 +79,42 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         norms.append(np.sqrt(np.ravel((features * features).sum(axis=1))))
     if is_dense and len(widths) > 1:
         raise BadInput(f"{paths[0]}: the files have different numbers of features: {sorted(widths)}")
-    how, norm = read_targets(targets), np.concatenate(norms)
-    facts: dict[str, Any] = {"facts": "read", "columns": max(widths), "targets": how.kind, "target": target}
-    facts |= {"labels": how.labels, "header": header}
+    (kind, labels), norm = read_targets(targets, kind), np.concatenate(norms)
+    facts: dict[str, Any] = {"facts": "read", "columns": max(widths), "targets": kind, "target": target}
+    facts |= {"labels": labels, "header": header}
     if not 0.1 <= np.median(norm) <= norm.max() <= 1 + 1e-9:
         facts["scaling"] = {"norm": 1.0}
         if is_dense:
             lower, upper = (bounds[0] if len({*bounds}) == 1 else bounds for bounds in _bounds(np.concatenate(parts)))
             facts["scaling"] = {"lower": lower, "upper": upper, "norm": 1.0}
-    if how.kind == "real":
+    if kind == "real":
         numbers = np.array([number_of(str(target)) for target in targets])
         if not 0.1 <= abs(numbers).max() <= 1:
             low, high = _rounded(numbers.min(keepdims=True), numbers.max(keepdims=True))
             facts["scaling"] = facts.get("scaling", {}) | {"targets": low + high}
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
-    labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
-    line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {labels}"
-    return Facts(settings, how, line, names, twice)
+    count = f"{len(labels)} {kind}" if labels else "real targets"
+    line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {count}"
+    return Facts(settings, line, names, twice)
 
 
-def read_targets(targets: Sequence[Any]) -> Targets:
-    """Return whether targets are two labels, classes or real numbers, and the different labels or classes, ascending.
+def read_targets(targets: Sequence[Any], kind: str) -> tuple[str, list[Any]]:
+    """Return the value of `data.targets` (`kind`, unless it is empty), and the different labels or classes, ascending.
 
-    Whole numbers with at most `FEW` different values are classes.
+    The list is empty for real targets. Whole numbers with at most `FEW` different values are classes.
     """
     words = {str(target).strip().strip('"') for target in targets} - {""}  # a missing target is no label
     numbers = sorted({number_of(word) for word in words})
     numbers = numbers if all(map(isfinite, numbers)) else []
-    if numbers and (len(numbers) > FEW or any(number % 1 for number in numbers)) and len(numbers) != 2:
-        return Targets("real", [])
+    are_real = (len(numbers) > FEW or any(number % 1 for number in numbers)) and len(numbers) != 2
+    if (kind or "real" * are_real) == "real":
+        if not numbers:
+            raise BadInput(f"data.targets=real: the targets are not all numbers: {listed(sorted(words))}")
+        return "real", []
     labels: list[Any] = [int(number) if number % 1 == 0 else number for number in numbers]
     labels = labels or sorted(words)
-    return Targets("labels" if len(labels) == 2 else "classes", labels)
+    return kind or ("labels" if len(labels) == 2 else "classes"), labels
 
 
 def _bounds(features: Vector) -> tuple[list[float], list[float]]:

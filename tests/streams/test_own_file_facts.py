@@ -206,6 +206,32 @@ def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_p
         setup_of(f"data.file={file} data.targets=real data.scaling={{targets=[3,2]}}")
 
 
+def test_ratings_are_real_targets_if_the_user_says_so_and_a_small_epsilon_is_better_than_guessing(tmp_path):
+    """By default, eleven whole numbers are classes. The steps for classes are too large for real targets."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(300, 4))
+    ratings = np.clip(np.round(5 + features @ [1, 2, 0, 1]), 0, 10).astype(int)
+    pandas.DataFrame(features).assign(y=ratings).to_csv(tmp_path / "some.csv", index=False)
+    words = ["topology.agents=3", "data.targets=real", "privacy.budget.epsilon=1", "--output", str(tmp_path / "e.toml")]
+    assert init([str(tmp_path / "some.csv"), *words]) == 0
+    data = tomllib.loads((tmp_path / "e.toml").read_text())["data"]
+    assert ("labels" in data, data["scaling"]["targets"]) == (False, [0, 10])
+    errors = []
+    for words in ([], ["step.initial=30", "problem.radius=20"]):
+        words = [*words, f"output.dir={tmp_path}/run-{len(words)}", "report=false"]
+        run = run_lockstep(parse(str(tmp_path / "e.toml"), words))
+        errors.append(summary_of(run)["rmse_last_decision"]["test"])
+    guessed = summary_of(run)["baselines"]["mean_target"]["test"]
+    assert errors[0] < 0.8 * guessed < guessed < errors[1]
+
+
+def test_classes_are_classes_if_the_user_says_so(tmp_path):
+    file, out = write(tmp_path / "some.csv", np.arange(240) % 30), tmp_path / "e.toml"
+    assert init([str(file), "topology.agents=1", "data.targets=classes", "--output", str(out)]) == 0
+    data = tomllib.loads(out.read_text())["data"]
+    assert (data["targets"], data["labels"]) == ("classes", [*range(30)])
+
+
 def test_init_takes_an_algorithm_of_ones_own_in_place_of_the_default(tmp_path, capsys):
     source = Path(dp_dsgd.__file__).read_text().replace("class DPDSGD", "class Own").replace('"DPDSGD"', '"Own"')
     (tmp_path / "own.py").write_text(source)
@@ -251,6 +277,8 @@ def test_init_takes_the_files_of_agents(tmp_path, capsys):
         ("a,b,y\n1,inf,no\n2,3,yes\n", [], "line 2, column 2: 'inf' is not a finite number"),
         ("a,b,y\n1,2,no\n2,3,\n3,4,yes\n", [], "line 3, column 3: label '' is neither 'no' nor 'yes'"),
         ("a,a,y\n1,2,no\n2,3,yes\n", [], "some.csv: several columns have the name 'a': give each a name of its own"),
+        ("a,b,y\n1,2,no\n2,3,yes\n", ["data.targets=real"], "the targets are not all numbers: no, yes"),
+        ("a,b,y\n1,2,no\n2,3,yes\n", ["data.targets=words"], "choose from: labels, classes, real"),
         ("a,b,y\n1,2,no\n2,3,yes\n", ["--output", "none/x"], "--output none/x: the folder does not exist"),
     ],
 )
