@@ -40,8 +40,7 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
         BadInput: the file is missing, empty or packed wrongly, or a line is malformed; the message names the file and,
             if a line is malformed, the line.
     """
-    parts = once(path, f"{dimension} {labels}", lambda: _read(path, dimension, labels))
-    targets, values, columns, ends, size = parts
+    targets, values, columns, ends, size = once(path, f"{dimension} {labels}", lambda: _read(path, dimension, labels))
 
     def features(rows: NDArray[np.int64]) -> Features:
         from scipy.sparse import csr_array

@@ -199,8 +199,7 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
             if part is None:
                 write_text(place / FILE, study.toml())
         except OSError as error:
-            reason = f"{study.place}: cannot be written: {error.strerror}; set another output.dir"
-            raise BadInput(reason) from error
+            raise BadInput(f"{study.place}: cannot be written: {error.strerror}; set another output.dir") from error
         yield plans
 
 

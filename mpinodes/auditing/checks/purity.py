@@ -144,6 +144,5 @@ def call_again(setup: Setup, call: Any, where: str) -> Fault | None:
         array.fill(np.nan)
     if image(result) != recorded:
         place = f"{where}: update() kept an array of the inbox, which the sender's next message overwrites"
-        right = "copy arrays that the state keeps"
-        return Fault("a view of the inbox kept in the state", place, right)
+        return Fault("a view of the inbox kept in the state", place, "copy arrays that the state keeps")
     return None
