@@ -7,7 +7,7 @@ the user has checked that the facts may be public.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     twice: list[str]
 
 
-def read(paths: Sequence[Path], target: str = "", header: bool | None = None, kind: str = "") -> Facts:
+def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
     """Return the facts about one data file, or about the files of all agents.
 
     Features with a largest norm above 1, or a median norm below 0.1, get a `scaling` by bounds of each column. Real
@@ -49,15 +49,16 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None, ki
 
     Args:
         paths: the files.
-        target: the name of the target's column; empty: the last column.
-        header: whether the first line of a .csv contains names; None: decide by the entries of the line.
-        kind: the value of `data.targets`; empty: decide by the targets.
+        asked: the keys of the section `data` that the user sets. If `target` is missing, the last column is the target.
+            If `header` or `targets` is missing, the entries of the files decide.
 
     Raises:
         BadInput: a file cannot be read, its number of columns differs from the first file, or real targets are words.
     """
     targets, norms, parts, widths = [], list[Vector](), list[Vector](), set[int]()
     is_dense, names, twice = paths[0].suffix in table.DENSE, list[str](), list[str]()
+    header = asked["header"] if isinstance(asked.get("header"), bool) else None
+    target, kind = str(asked.get("target", "")), str(asked.get("targets", ""))
     for path in paths:
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
@@ -72,14 +73,14 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None, ki
             twice += [name for name, number in Counter(content.names).items() if number > 1]
             parts.append(features)
         else:
-            source = table.read(path, table.FileFacts())
+            source = table.read(path)
             features, some = source.features(np.arange(len(source.targets))), source.targets
         widths.add(features.shape[1])
         targets += list(some)
         norms.append(np.sqrt(np.ravel((features * features).sum(axis=1))))
     if is_dense and len(widths) > 1:
         raise BadInput(f"{paths[0]}: the files have different numbers of features: {sorted(widths)}")
-    (kind, labels), norm = read_targets(targets, kind), np.concatenate(norms)
+    (kind, labels), norm = read_targets(targets, kind if kind in LOSSES else ""), np.concatenate(norms)
     facts: dict[str, Any] = {"facts": "read", "columns": max(widths), "targets": kind, "target": target}
     facts |= {"labels": labels, "header": header}
     if not 0.1 <= np.median(norm) <= norm.max() <= 1 + 1e-9:

@@ -212,14 +212,16 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
             remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
         elif entries[order[column]].strip().lower() in MISSING:
             remedy += "; fill in missing values by a public constant, or leave out their samples"
-        elif names and isnan(number_of(entries[order[column]])):
-            words = [name for name, k in zip(names[:-1], order[:-1], strict=True) if isnan(number_of(entries[k]))]
+        elif isnan(number_of(entries[order[column]])):
+            titles: Sequence[str | int] = names or order  # pandas numbers columns without names
+            words = [name for name, k in zip(titles[:-1], order[:-1], strict=True) if isnan(number_of(entries[k]))]
             file = path.name if path.parent in (Path(), Path.cwd()) else str(path)
-            dummies = f"pandas.get_dummies(pandas.read_csv({file!r}), columns={words}, dtype=int)"
-            target = shlex.quote(f"data.target={names[column]}")
-            remedy += f"; if {names[column]!r} is the target, set {target}" * (not stated.target)
+            reading = f"pandas.read_csv({file!r}{', header=None' * (not names)})"
+            dummies = f"pandas.get_dummies({reading}, columns={words}, dtype=int)"
+            target = shlex.quote(f"data.target={titles[column]}")
+            remedy += f"; if {titles[column]!r} is the target, set {target}" * bool(names and not stated.target)
             remedy += f"; leave an identifier out; make numbers of words: {dummies}.to_csv('new.csv', index=False)"
-            remedy += ", and type data.file=new.csv data.target=<column>"
+            remedy += f", and type data.file=new.csv data.target={'<column>' if names else titles[-1]}"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)

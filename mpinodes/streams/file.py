@@ -126,7 +126,7 @@ class File(LabelledStream):
     norm: Largest = "inf"
     columns: Annotated[int, Meta(ge=0)] = 0
     header: bool | Literal["inferred"] = "inferred"
-    target: str = ""
+    target: str | int = ""
 
     scaling: Scaling | None = None
     facts: Literal["read", "stated"] | None = None
@@ -181,12 +181,10 @@ class File(LabelledStream):
         if is_alone and not is_stated:
             data["facts"] = "read"
         if {**data, **settings}.get("facts") == "read" and not {"targets", "labels"} & settings.keys():
-            header = settings.get("header")
             with suppress(BadInput, IndexError):  # the mistake is reported when the data are read
-                paths = files_of(Path(str(settings["file"])))
-                about = facts.read(paths, str(settings.get("target", "")), header if header in (True, False) else None)
-                targets = about.settings["targets"]
-                data |= {"targets": targets, "labels": about.settings.get("labels", [])}
+                about = facts.read(files_of(Path(str(settings["file"]))), settings).settings
+                targets = about["targets"]
+                data |= {"targets": targets, "labels": about.get("labels", [])}
         return {"data": data, "problem": {"loss": facts.LOSSES.get(targets, "logistic")}}
 
     @classmethod
@@ -211,8 +209,7 @@ class File(LabelledStream):
         paths = list(takewhile(Path.is_file, names))
         if len(paths) < max(1, agents):
             raise BadInput(f"{file.replace(AGENT, str(len(paths)))}: there is no such file")
-        kind = next((kind for kind in facts.LOSSES if kind == settings.get("targets")), "")
-        about = facts.read(paths, str(settings.get("target", "")), settings.get("header"), kind)
+        about = facts.read(paths, settings)
         if about.twice:
             raise BadInput(f"{file}: several columns have the name {about.twice[0]!r}: give each a name of its own")
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
@@ -260,8 +257,7 @@ class File(LabelledStream):
         - A column seems to be scaled by its own mean or standard deviation.
         """
         by_label = "" if AGENT in self.file else super().unproven_because
-        scaled = f"{self._scaled[0]} by the data's own mean or standard deviation (scale by public constants)"
-        return together(by_label, self._unproven_facts, scaled if self._scaled[0] else "")
+        return together(by_label, self._unproven_facts)
 
     @property
     def unchecked_facts(self) -> str:
@@ -281,6 +277,8 @@ class File(LabelledStream):
             unstated.append(f"{fact} is read from the data (set data.labels={self.target_values})")
         if self.header == "inferred" and self.file.endswith(".csv"):
             unstated.append("whether the first line has names is read from the file (set data.header=true or false)")
+        if names := self._scaled[0]:
+            unstated.append(f"{names} by the data's own mean or standard deviation (scale by public constants)")
         return together(*unstated)
 
     @property
@@ -372,7 +370,7 @@ class File(LabelledStream):
         paths = [str(path) for path in self.source_files]
         header = None if self.header == "inferred" else self.header
         # A tuple, because ranks that receive the experiment from another rank get a list.
-        stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)
+        stated = table.FileFacts(self.columns, tuple(self.labels), header, str(self.target))
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
             reason = f"the largest index is {sources[0].dimension:,}, and every agent keeps vectors of this length"

@@ -146,6 +146,35 @@ def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
     assert (data["facts"], data["header"], data["columns"]) == ("read", bool(top), 3)
 
 
+@pytest.mark.parametrize("top", ["a,b,c,y\n", ""])
+def test_a_file_of_words_is_prepared_by_the_printed_call(tmp_path, monkeypatch, capfd, top):
+    """Without a line of names, pandas numbers the columns, and the target has a number as its name."""
+    monkeypatch.chdir(tmp_path)
+    Path("some.csv").write_text(top + "red,3,k,1\nred,4,m,1\nblue,3,m,0\nblue,1,k,0\n")
+    assert init(["some.csv", "topology.agents=1"]) == 2
+    error = capfd.readouterr().err
+    exec("import pandas; " + error[error.index("pandas.get_dummies") : error.index(", and type")])
+    target = error.rpartition("data.target=")[2].strip().replace("<column>", "y")
+    assert init(["new.csv", f"data.target={target}", "topology.agents=1"]) == 0
+    run = run_lockstep(parse("experiment.toml", ["rounds=2", "data.train=1", "output.dir=run"]))
+    names = ("b", "a_blue", "a_red", "c_k", "c_m") if top else ("1", "0_blue", "0_red", "2_k", "2_m")
+    assert load_model(run).features == names
+
+
+def test_columns_scaled_by_themselves_are_a_read_fact(tmp_path):
+    """As with other facts that are read from the data, a budget sets the noise, and nothing is proven."""
+    scaled = (FEATURES - FEATURES.mean(axis=0)) / FEATURES.std(axis=0)
+    pandas.DataFrame(scaled).assign(y=CLASSES).to_csv(tmp_path / "some.csv", index=False)
+    words = ["topology.agents=2", "rounds=3", "--output", str(tmp_path / "e.toml")]
+    assert init([str(tmp_path / "some.csv"), *words]) == 0
+    run = run_lockstep(parse(str(tmp_path / "e.toml"), [f"output.dir={tmp_path}/run", "report=false"]))
+    privacy = summary_of(run)["privacy"]
+    assert privacy["network"]["proven"] is None
+    assert "by the data's own mean" in (run / "summary.json").read_text()
+    with pytest.raises(BadInput, match=r"no budget can be kept.*by the data's own mean"):
+        run_lockstep(parse(str(tmp_path / "e.toml"), [f"output.dir={tmp_path}/stated", "data.facts=stated"]))
+
+
 def test_init_names_the_column_of_each_bound_and_writes_equal_bounds_once(tmp_path):
     (tmp_path / "some.csv").write_text('age,"b\tc",y\n30,0,no\n50,12,yes\n90,4,yes\n')
     (tmp_path / "same.csv").write_text("a,b,y\n3,3,no\n0,0,yes\n2,1,yes\n")
