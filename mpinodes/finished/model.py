@@ -67,10 +67,10 @@ class Model:
             X = X.rename(columns=str)
             if missing := [name for name in self.features if name not in X.columns]:
                 raise BadInput(f"X: the column {missing[0]!r} of the training data is missing")
-            X = X[list(self.features) or list(X.columns)].to_numpy()
+            X = X[list(self.features) or list(X.columns)]
         try:
-            features = doubles(arrays(X))
-        except ValueError as error:  # words, or rows of different lengths
+            features = doubles(arrays(X.to_numpy(float) if hasattr(X, "columns") else X))
+        except (TypeError, ValueError) as error:  # words, missing values, or rows of different lengths
             raise BadInput(f"X: {str(error).removeprefix('data: ')}") from error
         width = len(self.point) // (len(self.labels) if self._loss.per_class else 1) - self._added
         if features.ndim != 2 or features.shape[1] != width:

@@ -141,6 +141,18 @@ def test_a_model_with_an_intercept_takes_the_features_of_the_file(here):
         model.predict(np.zeros((4, 4)))
 
 
+def test_a_model_takes_the_columns_of_true_and_false_on_which_it_was_trained(here):
+    """Beside other numbers, pandas makes objects of them."""
+    frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
+    frame["b"] = frame["b"] > frame["b"].mean()
+    model = own(frame, labels=[0, 1]).model
+    rows = frame[["a", "b", "c"]].astype(float)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(rows.to_numpy()))
+    for wrong, message in (("x", "could not convert"), (None, "no.* finite number"), (pandas.NA, "NAType")):
+        with pytest.raises(BadInput, match=rf"X: .*{message}"):
+            model.predict(rows.astype(object).replace(rows.iloc[0, 0], wrong))
+
+
 def test_a_model_names_what_does_not_fit(here):
     frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
     scaled = own(frame, labels=[0, 1], scaling={"lower": -1, "upper": [1, 1, 2]}).model
