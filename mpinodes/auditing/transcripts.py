@@ -329,8 +329,7 @@ class Replayed:
             return (type(message),)
         named = {"": message} if isinstance(message, Query) else message.vectors
         payloads = [(name, p.l1, p.l2, p.calibration, p.value.shape) for name, p in named.items()]
-        leaks = message.leaks.numbers(len(self._setup.algorithm.hidden), self._vectors)
-        return (*payloads, message.uses, leaks)
+        return (*payloads, message.uses, message.leaks.numbers(len(self._setup.algorithm.hidden), self._vectors))
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
         """Return how far adjacent data move a local minimization, as two numbers.

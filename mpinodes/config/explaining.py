@@ -124,8 +124,7 @@ def settings(asked: Mapping[str, Any] | None = None) -> dict[str, Setting]:
             names = [f"{name} ({keys})" if keys else name for name, keys in in_part.items()]
         note = "; an algorithm may allow only some of them" if kind is registry.MIXINGS else ""
         texts[kind.key] = Setting(f"{kind.about}: {', '.join(names)}{note}")
-        path_text = f"a Python file of your own with {kind.about}, instead of {kind.key}"
-        texts.setdefault(kind.path_key, Setting(path_text))
+        texts.setdefault(kind.path_key, Setting(f"a Python file of your own with {kind.about}, instead of {kind.key}"))
         if kind in (registry.MIXINGS, registry.MECHANISMS):  # these kinds have no settings
             continue
         given = (asked or {}).get(kind.section)

@@ -56,8 +56,7 @@ def _cifar10(name: str) -> Wanted:
 
 def _uci(path: str, sha256: str, page: str, *others: str) -> Wanted:
     url = f"https://archive.ics.uci.edu/ml/machine-learning-databases/{path}"
-    names = (*others, path.rpartition("/")[2])
-    return Wanted(names, url, sha256, f"https://archive.ics.uci.edu/dataset/{page}")
+    return Wanted((*others, path.rpartition("/")[2]), url, sha256, f"https://archive.ics.uci.edu/dataset/{page}")
 
 
 # Training images, training labels, test images, test labels.

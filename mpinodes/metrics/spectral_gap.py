@@ -26,8 +26,7 @@ class SpectralGap(Metric):
 
     def judge(self, run: Judged) -> Vector | None:
         """Return the gap at each horizon; None if a matrix is not doubly stochastic."""
-        norms: dict[bytes, float] = {}
-        factors = []
+        norms, factors = dict[bytes, float](), list[float]()
         for weights in islice(run.weights(), int(run.horizons[-1])):
             if (key := weights.tobytes()) not in norms:
                 if not np.allclose([weights.sum(axis=0), weights.sum(axis=1)], 1):

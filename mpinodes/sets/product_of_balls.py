@@ -26,8 +26,7 @@ class ProductOfBalls(Ball):
 
     def project(self, x: Vector) -> Vector:
         """Return the projection of x: each agent's block is projected onto the L2 ball of radius `radius`."""
-        parts = [super(ProductOfBalls, self).project(x[..., block]) for block in self.blocks]
-        return np.concatenate(parts, axis=-1)
+        return np.concatenate([super(ProductOfBalls, self).project(x[..., block]) for block in self.blocks], axis=-1)
 
     def support(self, g: Vector) -> float:
         """Return the support function of the set at g, the largest ⟨g, v⟩ over v in the set.

@@ -50,5 +50,4 @@ class Barbell(Fixed):
         """Return the edges of every round."""
         import networkx as nx
 
-        graph = nx.barbell_graph((self.agents - self.between) // 2, self.between)
-        return both_ways(frozenset(graph.edges))
+        return both_ways(frozenset(nx.barbell_graph((self.agents - self.between) // 2, self.between).edges))

@@ -317,5 +317,4 @@ def _by_row(stream: Stream) -> dict[int, bytes]:
 
 def _rows(loss: Any) -> list[bytes]:
     """Return each sample of a loss as bytes."""
-    features = dense(loss.features)
-    return [row.tobytes() + target.tobytes() for row, target in zip(features, loss.targets, strict=True)]
+    return [row.tobytes() + target.tobytes() for row, target in zip(dense(loss.features), loss.targets, strict=True)]
