@@ -89,14 +89,18 @@ def _sources(name: str, scope: Mapping[str, Any], known: set[str]) -> Iterator[s
     flags = annotations.compiler_flag if scope.get("annotations") is annotations else 0
     for file in (*reversed(cells), scope.get("__file__", "")):
         lines = linecache.getlines(file)
-        for node in ast.parse("".join(lines)).body:
+        body = ast.parse("".join(lines)).body
+        imports = [other for other in body if isinstance(other, ast.Import)]
+        for node in body:
             first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
             text = "".join(lines[first - 1 : node.end_lineno])
             table = symtable(text, file, "exec")
             bound = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
             if name not in bound or not isinstance(node, STATEMENTS):
                 continue
-            exec(compile(ast.Module([node], []), file, "exec", flags, dont_inherit=True), again := {**scope})
+            # Python 3.11 compiles np.f() in another way if the text imports np. The import is not executed again.
+            unit = ast.Module([ast.If(ast.Constant(False), [*imports, ast.Pass()], []), node], [])
+            exec(compile(ast.fix_missing_locations(unit), file, "exec", flags, dont_inherit=True), again := {**scope})
             if _facts(again[name]) == _facts(scope[name]):
                 for used in _globals(table):
                     if used in scope and used not in known:

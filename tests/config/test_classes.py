@@ -19,6 +19,7 @@ from mpinodes.algorithms.dola import DOLA
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged
 from mpinodes.studies.study import Study
+from tests.helpers.running import command
 
 IMPORTS = """
 import numpy as np
@@ -133,6 +134,15 @@ def test_classes_take_the_place_of_the_names_of_other_parts(cell):
     assert sources == {
         "data-path-MyData.py", "problem-path-MyLoss.py", "problem-set_path-MySet.py", "record-metrics-Largest.py"
     }  # fmt: skip
+
+
+def test_a_class_of_a_script_is_an_algorithm(tmp_path, monkeypatch):
+    """Unlike cells of a notebook, the text of the class also has the imports, which change how Python compiles it."""
+    monkeypatch.chdir(tmp_path)
+    run = f"import mpinodes\nprint(mpinodes.simulate({SMALL}, algorithm=Mine).summary['algorithm'])\n"
+    Path("script.py").write_text(f"{IMPORTS}{CLASSES}{run}")
+    done = command([sys.executable, "script.py"], tmp_path)
+    assert (done.code, done.out.strip().endswith("/Mine.py")) == (0, True), done.err
 
 
 def test_a_class_that_cannot_be_written_is_refused_in_a_line(cell):
