@@ -47,7 +47,6 @@ MOST_ROWS, MOST_BEYOND = 40, 8  # the most table rows, and keys that are no axes
 MOST_QUIET = 8  # progress is printed only if there are more runs
 
 
-MARKS = ("accuracy", "rmse")  # how the names of results begin whose best value is bold
 BOLD = "\x02\x03"  # the begin and the end of bold text in a table
 SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the special characters of LaTeX
     "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
@@ -105,7 +104,7 @@ def write(
     labelled = best_in_bold(comparison, numbers, in_words).rename(columns=named)
     main, kind = "", "runs" if comparison.over else "seeds"
     if table == "wide" and words > 1:
-        names = [name for name in in_words.columns[words:-1] if name.startswith(MARKS)]
+        names = [name for name in in_words.columns[words:-1] if name.startswith(figures.MARKS)]
         main, words = named[names[0] if names else in_words.columns[words]], words - 1
         labelled = wide(labelled, words + 1, main)
     try:
@@ -248,7 +247,7 @@ def best_in_bold(comparison: Comparison, numbers: pandas.DataFrame, text: pandas
     The best mean is the best among the values of the first axis. Other metrics depend on the loss of an algorithm.
     """
     text, rest = text.copy(), comparison.axes[1:]
-    for name in [name for name in text if name.startswith(MARKS) and len(numbers) > 1]:
+    for name in [name for name in text if name.startswith(figures.MARKS) and len(numbers) > 1]:
         values = numbers[name].astype(float) * (-1 if comparison.columns[name].unit == "share" else 1)
         least = values.groupby([numbers[axis].map(repr) for axis in rest]).transform("min") if rest else values.min()
         text[name] = text[name].where(values != least, BOLD[0] + text[name] + BOLD[1])

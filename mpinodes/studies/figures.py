@@ -39,6 +39,7 @@ STYLES: list[dict[str, Any]] = [
 MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # limits per comparison, per figure, per line of a label
 LEAST_WIDTH = 1.6  # inches: the least width of a panel
 MOST_SHARED = 1e5  # if the largest value exceeds the least value by this factor, each panel has its own scale
+MARKS = ("accuracy", "rmse")  # how the names of results begin that say how good a model is
 GUESS = "guessing: always the largest class"
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches: a column and the page of a paper with two columns
 WORDS = {  # keys in the words of papers
@@ -111,10 +112,11 @@ class Plot(NamedTuple):
         return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
     def band(self, group: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the intervals of a line; an accuracy is at most 100 % and at least 0 %."""
+        """Return the ends of the intervals of a line, at least 0 for errors and accuracies, and at most 100 %."""
         _, mean, half = self.lines[group]
-        most = 100.0 if self.y.endswith("(%)") else np.inf
-        return np.maximum(mean - half, -np.inf if most == np.inf else 0), np.minimum(mean + half, most)
+        is_share = self.y.endswith("(%)")
+        least = 0 if is_share or self.y.startswith(("RMSE", "‖")) else -np.inf
+        return np.maximum(mean - half, least), np.minimum(mean + half, 100.0 if is_share else np.inf)
 
     def in_one_panel(self) -> Plot:
         """Return the same data, where each line has a colour and a label of its own, also if several keys differ."""
@@ -218,8 +220,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
         yield Plot(name, "rounds", label, comparison.axes, lines, guesses if name == "accuracy" else {})
     first, *rest = compared_results(comparison) or [PROVEN]
     for axis in filter(comparison.is_numeric, comparison.axes):
-        accuracies = [name for name in rest if comparison.columns[name].unit == "share"]
-        for name in dict.fromkeys([first, *accuracies, PROVEN]):
+        for name in dict.fromkeys([first, *(name for name in rest if name.startswith(MARKS)), PROVEN]):
             yield _against(comparison, axis, name, guesses)
 
 
@@ -263,11 +264,11 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
     columns = {rest: np.array(those).T for rest, those in rows.items() if len(those) >= enough}
     lines = {rest: (x, mean, half) for rest, (x, mean, half, _) in columns.items()}
     beside = {rest: float(c[3].mean()) for rest, c in columns.items() if share > 1 and np.isfinite(c[3]).all()}
-    file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
+    kind = name.partition("_")[0] if name.startswith(MARKS) else "privacy" if name == PROVEN else "result"
     ticks = tuple(sorted({float(x) for line in lines.values() for x in line[0]}))
     others = [other for other in comparison.axes if other != axis]
     y = comparison.columns[name].label + " (%)" * (share > 1)
-    return Plot(file, phrase(comparison, axis), y, others, lines, beside, ticks)
+    return Plot(f"{kind}-by-{word(comparison, axis)}", phrase(comparison, axis), y, others, lines, beside, ticks)
 
 
 def _drawn(comparison: Comparison, plot: Plot, width: float = 0.0) -> Figure:

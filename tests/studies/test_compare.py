@@ -578,3 +578,20 @@ def test_a_run_without_noise_has_no_place_on_the_axis_of_epsilon(tmp_path):
     assert plots["accuracy-by-epsilon"].ticks == (1.0, 2.0)
     assert len(plots["accuracy"].lines) == 3
     assert len(figures.draw_all(comparison, tmp_path)) == 6
+
+
+def test_errors_have_a_figure_against_epsilon_and_no_band_below_zero(tmp_path):
+    """With two seeds, half the width of an interval is nine standard errors or more."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(120, 2))
+    pandas.DataFrame(features).assign(y=features @ [0.3, 0.2]).to_csv(tmp_path / "own.csv", index=False)
+    words = f"data.file={tmp_path}/own.csv data.targets=real data.columns=2 data.header=true data.scaling={{norm=1}}"
+    words += f" privacy.budget.epsilon=1,4 study.seeds=2 topology.agents=2 rounds=4 output.dir={tmp_path}/study"
+    sweep(Study.of([*words.split(), "data.train=0.8"]), one_by_one, one_by_one)
+    compared([tmp_path / "study"], None, tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"rmse-by-epsilon.png", "rmse.png", "result-by-epsilon.png"} <= names
+    plots = {plot.file: plot for plot in figures._plots(Comparison.of([tmp_path / "study"], None))}
+    for name in ("rmse", "rmse-by-epsilon"):
+        ((group, (_, mean, half)),) = list(plots[name].lines.items())[:1]
+        assert (mean - half).min() < 0 == plots[name].band(group)[0].min()
