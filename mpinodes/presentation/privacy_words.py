@@ -153,7 +153,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
             f"{views.relayed_from} all messages are mixes of earlier messages."
         )
     if privacy.tuning:
-        on = {"public": "a public file, which costs no privacy", "private": "the same data: ε does not include tuning"}
+        on = {"public": "a file that is stated to be public", "private": "the same data: ε does not include tuning"}
         where = on.get(privacy.tuning.mode, "the same data")
         notes.append(f"The settings were chosen by {privacy.tuning.trials} trials on {where}.")
         if privacy.tuning.mode == "accounted":

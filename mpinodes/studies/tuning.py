@@ -48,7 +48,7 @@ SHARE = 0.5  # the share of the squared GDP parameter of the budget that tuning 
 STEPS, SIZES, ROUNDS = (1.0, 0.3, 3.0), (1.0, 0.5, 2.0), (1.0, 0.3)  # factors of the settings of the experiment
 FIXED = ("privacy.budget", "privacy.delta", "privacy.adjacency", "data.train", "data.file", "data.facts", "data.labels")
 WORDS = {
-    "public": "on a public file; tuning costs no privacy",
+    "public": "on a file that is stated to be public; tuning costs no privacy",
     "private": "on the private data; tuning is not included in ε",
     "accounted": "on the private data; ε includes tuning",
 }
@@ -81,8 +81,8 @@ class Tuned:
         settings = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
         return "\n".join([
             f"{len(self.scores)} trials ({np.isnan(self.scores).sum()} failed) {WORDS[self.mode]}",
-            f"  best: {settings}: score {abs(best):.4g} (the first trial, with the settings as given: "
-            f"{abs(self.scores[0]):.4g})",
+            f"  best: {settings}: score {abs(best):.4g} (the first trial, with the first value of each "
+            f"list, or else the settings as given: {abs(self.scores[0]):.4g})",
             f"  cost: {self.cost}",
             f"  trials: {self.study}",
             *[f"  WARNING: ε does not include {self.others} other trials in this directory"] * (self.others > 0),
