@@ -8,6 +8,7 @@ targets, if the targets are not in the last column.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
 
     tree, text, line = experiment(files, parse(None, keys))
     write_text(options.output, text)
-    out, method = options.output, tree["algorithm"]
+    out, method = shlex.quote(str(options.output)), tree["algorithm"]
     budget = f"ε = {tree['privacy']['budget']['epsilon']:g} at δ = {tree['privacy']['delta']:g}"
     lines = [
         line,

@@ -36,8 +36,13 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
     Raises:
         BadInput: the files cannot be used; the message says what to do.
     """
+    if wrong := {"facts", "file"} & asked.get("data", {}).keys():
+        raise BadInput(f"data.{min(wrong)}: leave this key out, because init reads the facts of the named files")
     name, number = _common_name(files), len(files) if len(files) > 1 else 0
     settings, line, columns = registry.find(registry.STREAMS, "file").initial(name, asked.get("data", {}), number)
+    algorithm = registry.chosen(registry.ALGORITHMS, asked.get("algorithm") or settings["algorithm"])
+    unfit = ["rounds", "step"] * (not algorithm.takes_steps) + ["privacy"] * algorithm.solves
+    settings = {key: settings[key] for key in settings if key not in unfit}
     tree = overridden(merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}), asked)
     compose(tree, None)
     comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")

@@ -32,13 +32,11 @@ class Facts(NamedTuple):
         settings: the keys of the section `data` that state the facts; `targets` is always there.
         line: a line that describes the samples.
         names: the names of the features' columns in the first file; empty if there are none.
-        twice: the names that several columns of a file have.
     """
 
     settings: dict[str, Any]
     line: str
     names: list[str]
-    twice: list[str]
 
 
 def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
@@ -53,10 +51,11 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
             If `header` or `targets` is missing, the entries of the files decide.
 
     Raises:
-        BadInput: a file cannot be read, its number of columns differs from the first file, or real targets are words.
+        BadInput: a file cannot be read, its number of columns differs from the first file, several columns have the
+            same name, or real targets are words or all equal.
     """
     targets, norms, parts, widths = [], list[Vector](), list[Vector](), set[int]()
-    is_dense, names, twice = paths[0].suffix in table.DENSE, list[str](), list[str]()
+    is_dense, names = paths[0].suffix in table.DENSE, list[str]()
     header = asked["header"] if isinstance(asked.get("header"), bool) else None
     target, kind = str(asked.get("target", "")), str(asked.get("targets", ""))
     for path in paths:
@@ -70,7 +69,8 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
                 raise BadInput(f"{path}: {alone}: {remedy}")
             names = names or list(content.names[:-1])
             header = bool(content.names) if path.suffix == ".csv" else None
-            twice += [name for name, number in Counter(content.names).items() if number > 1]
+            if twice := [name for name, number in Counter(content.names).items() if number > 1]:
+                raise BadInput(f"{path}: several columns have the name {twice[0]!r}: give each a name of its own")
             parts.append(features)
         else:
             source = table.read(path)
@@ -90,6 +90,8 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
             facts["scaling"] = {"lower": lower, "upper": upper, "norm": 1.0}
     if kind == "real":
         numbers = np.array([number_of(str(target)) for target in targets])
+        if numbers.min() == numbers.max():
+            raise BadInput(f"{paths[0]}: all targets are {numbers[0]:g}: data.target names the column of the targets")
         if not 0.1 <= abs(numbers).max() <= 1:
             low, high = _rounded(numbers.min(keepdims=True), numbers.max(keepdims=True))
             facts["scaling"] = facts.get("scaling", {}) | {"targets": low + high}
@@ -97,7 +99,7 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     count = f"{len(labels)} {kind}" if labels else "real targets"
     line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {count}"
-    return Facts(settings, line, names, twice)
+    return Facts(settings, line, names)
 
 
 def read_targets(targets: Sequence[Any], kind: str) -> tuple[str, list[Any]]:

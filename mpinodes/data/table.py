@@ -208,10 +208,10 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
     def where(row: int, column: int) -> tuple[str, str, str]:
         entries = next(entries for number, entries in _rows(path, stated) if number == places[row])
         remedy = "; data.header says whether the first line holds names" if row == 0 and not names else ""
-        if column == len(order) - 1:
-            remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
-        elif entries[order[column]].strip().lower() in MISSING:
+        if entries[order[column]].strip().lower() in MISSING:
             remedy += "; fill in missing values by a public constant, or leave out their samples"
+        elif column == len(order) - 1:
+            remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
         elif isnan(number_of(entries[order[column]])):
             titles: Sequence[str | int] = names or order  # pandas numbers columns without names
             words = [name for name, k in zip(titles[:-1], order[:-1], strict=True) if isnan(number_of(entries[k]))]
@@ -221,7 +221,7 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
             target = shlex.quote(f"data.target={titles[column]}")
             remedy += f"; if {titles[column]!r} is the target, set {target}" * bool(names and not stated.target)
             remedy += f"; leave an identifier out; make numbers of words: {dummies}.to_csv('new.csv', index=False)"
-            remedy += f", and type data.file=new.csv data.target={'<column>' if names else titles[-1]}"
+            remedy += f", and use new.csv with data.target={'<column>' if names else titles[-1]}"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)

@@ -117,10 +117,9 @@ def write(directory: Path, setup: Setup, point: Vector) -> None:
         OSError: the file cannot be written.
     """
     stream, file = setup.stream, BytesIO()
-    labels = [] if stream.real_valued() else list(stream.target_values)
+    labels = np.array([] if stream.real_valued() else list(stream.target_values))
     source = next(iter({**stream.labelled(), **stream.real_valued()}.values()))
-    names = np.array(source.columns[:-1], str)
-    np.savez(file, point=point, labels=np.array(labels), features=names, units=source.units)
+    np.savez(file, point=point, labels=labels, features=np.array(source.columns[:-1], str), units=source.units)
     write_bytes(directory / FILE, file.getvalue())
 
 

@@ -180,7 +180,7 @@ class File(LabelledStream):
         is_stated &= "header" in settings or not str(settings.get("file")).endswith(".csv")
         if is_alone and not is_stated:
             data["facts"] = "read"
-        if {**data, **settings}.get("facts") == "read" and not {"targets", "labels"} & settings.keys():
+        if {**data, **settings}.get("facts") == "read" and "labels" not in settings:
             with suppress(BadInput, IndexError):  # the mistake is reported when the data are read
                 about = facts.read(files_of(Path(str(settings["file"]))), settings).settings
                 targets = about["targets"]
@@ -210,8 +210,6 @@ class File(LabelledStream):
         if len(paths) < max(1, agents):
             raise BadInput(f"{file.replace(AGENT, str(len(paths)))}: there is no such file")
         about = facts.read(paths, settings)
-        if about.twice:
-            raise BadInput(f"{file}: several columns have the name {about.twice[0]!r}: give each a name of its own")
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
         data, problem = {"file": file, "train": 0.8} | about.settings, {"loss": facts.LOSSES[about.settings["targets"]]}
         of_columns = dict.fromkeys(("data.scaling.lower", "data.scaling.upper") if about.names else (), about.names)

@@ -153,7 +153,7 @@ def test_a_file_of_words_is_prepared_by_the_printed_call(tmp_path, monkeypatch, 
     Path("some.csv").write_text(top + "red,3,k,1\nred,4,m,1\nblue,3,m,0\nblue,1,k,0\n")
     assert init(["some.csv", "topology.agents=1"]) == 2
     error = capfd.readouterr().err
-    exec("import pandas; " + error[error.index("pandas.get_dummies") : error.index(", and type")])
+    exec("import pandas; " + error[error.index("pandas.get_dummies") : error.index(", and use")])
     target = error.rpartition("data.target=")[2].strip().replace("<column>", "y")
     assert init(["new.csv", f"data.target={target}", "topology.agents=1"]) == 0
     run = run_lockstep(parse("experiment.toml", ["rounds=2", "data.train=1", "output.dir=run"]))
@@ -270,6 +270,30 @@ def test_init_takes_an_algorithm_of_ones_own_in_place_of_the_default(tmp_path, c
     assert "name" not in tomllib.loads(out.read_text())["algorithm"]
 
 
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("two-stage-gaussian", ["problem.regularizer=0.1"]), ("pp-admm", ["problem.weight=10"]),
+        ("huang-dp", []), ("gossip-averaging", []), ("dp-dsgd", []), ("dpps", []),
+    ],
+)  # fmt: skip
+def test_init_writes_an_experiment_for_any_method(tmp_path, name, needed):
+    """Some methods have no step schedule, and others do not clip."""
+    file, out = write(tmp_path / "some.csv", np.where(CLASSES > 0, 1, 0)), tmp_path / "e.toml"
+    assert init([str(file), f"algorithm.name={name}", *needed, "topology.agents=3", "--output", str(out)]) == 0
+    rounds = [] if name == "two-stage-gaussian" else ["rounds=4"]
+    run = run_lockstep(parse(str(out), [*rounds, f"output.dir={tmp_path}/run", "report=false"]))
+    assert summary_of(run)["privacy"]["network"]["proven"] is None
+    assert tomllib.loads(out.read_text()).get("step", {}).get("initial") == {"dp-dsgd": 30, "dpps": 30}.get(name)
+
+
+def test_stated_classes_that_are_words_need_no_further_key(tmp_path):
+    file = write(tmp_path / "some.csv", np.array(["x", "y", "z"])[CLASSES])
+    for words in ("", "data.targets=classes"):
+        words = f"data.file={file} {words} privacy.budget.epsilon=8 topology.agents=3 rounds=3"
+        assert summary_of(run_of(tmp_path / f"run{len(words)}", words))["accuracy"]["train"] > 0.3
+
+
 def test_init_takes_the_files_of_agents(tmp_path, capsys):
     files = [str(write(tmp_path / f"part-{i}.csv", rows=slice(80 * i, 80 * i + 60 + i))) for i in range(3)]
     out = tmp_path / "e.toml"
@@ -306,6 +330,14 @@ def test_init_takes_the_files_of_agents(tmp_path, capsys):
         ("a,b,y\n1,inf,no\n2,3,yes\n", [], "line 2, column 2: 'inf' is not a finite number"),
         ("a,b,y\n1,2,no\n2,3,\n3,4,yes\n", [], "line 3, column 3: label '' is neither 'no' nor 'yes'"),
         ("a,a,y\n1,2,no\n2,3,yes\n", [], "some.csv: several columns have the name 'a': give each a name of its own"),
+        ("a,b,y\n1,2,no\n2,3,yes\n", ["data.facts=stated"], "data.facts: leave this key out, because init reads"),
+        ("a,b,y\n1,2,no\n2,3,yes\n", ["data.file=other.csv"], "data.file: leave this key out, because init reads"),
+        ("a,b,y\n1,2,3.5\n2,3,3.5\n", [], "some.csv: all targets are 3.5: data.target names the column of the targets"),
+        (
+            "a,b,y\n1,2,3.5\n2,3,\n3,3,1\n4,1,2\n",
+            [],
+            "line 3, column 3: '' is not a finite number; fill in missing values by",
+        ),
         ("a,b,y\n1,2,no\n2,3,yes\n", ["data.targets=real"], "the targets are not all numbers: no, yes"),
         ("a,b,y\n1,2,no\n2,3,yes\n", ["data.targets=words"], "choose from: labels, classes, real"),
         ("a,b,y\n1,2,no\n2,3,yes\n", ["--output", "none/x"], "--output none/x: the folder does not exist"),
