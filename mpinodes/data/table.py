@@ -221,7 +221,7 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
             target = shlex.quote(f"data.target={titles[column]}")
             remedy += f"; if {titles[column]!r} is the target, set {target}" * bool(names and not stated.target)
             remedy += f"; leave an identifier out; make numbers of words: {dummies}.to_csv('new.csv', index=False)"
-            remedy += f", and use new.csv with data.target={'<column>' if names else titles[-1]}"
+            remedy += f", and use new.csv (data.file=new.csv) with data.target={'<column>' if names else titles[-1]}"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)
