@@ -120,8 +120,9 @@ def tuned(place: Path, case: Case, file: Path, mode: str, trials: int, words: li
     start = initial(place, file, words)
     out = place / f"tuned-{mode}-{file.stem}-{case.adjacency}-{case.epsilon:g}.toml"
     named = start.rename(place / f"{out.stem}-start.toml")
+    keys = ["data.facts=stated"] * (mode == "accounted")  # as if the facts, which `init` reads, were public
     if not out.exists():
-        command("tune", str(named), f"--{mode}", "--trials", str(trials), "--output", str(out))
+        command("tune", str(named), *keys, f"--{mode}", "--trials", str(trials), "--output", str(out))
     return out
 
 
@@ -141,8 +142,7 @@ def measured(place: Path, case: Case, splits: int, trials: int) -> dict[str, Any
         elif case.row == "init":
             value = accuracy(place, str(initial(place, path, words)))
         elif case.row == "accounted":
-            as_if_public = [*words, "data.facts=stated"]  # the facts of all rows are those that `init` reads
-            value = accuracy(place, str(tuned(place, case, path, "accounted", trials, as_if_public)))
+            value = accuracy(place, str(tuned(place, case, path, "accounted", trials, words)))
         else:
             baseline = [] if case.row == "tuned" else [f"baseline={case.row}"]
             value = accuracy(place, str(settings), *words, *baseline, f"data.file={path}")
