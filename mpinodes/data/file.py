@@ -6,7 +6,6 @@ the user has checked that the facts may be public.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
 from pathlib import Path
@@ -31,7 +30,7 @@ class Facts(NamedTuple):
     Attributes:
         settings: the keys of the section `data` that state the facts; `targets` is always there.
         line: a line that describes the samples.
-        names: the names of the features' columns in the first file; empty if there are none.
+        names: the names of the columns in the first file, that of the target last; empty if there are none.
     """
 
     settings: dict[str, Any]
@@ -51,8 +50,8 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
             If `header` or `targets` is missing, the entries of the files decide.
 
     Raises:
-        BadInput: a file cannot be read, its number of columns differs from the first file, several columns have the
-            same name, or real targets are words or all equal.
+        BadInput: a file cannot be read, its number of columns differs from the first file, or real targets are words or
+            all equal.
     """
     targets, norms, parts, widths = [], list[Vector](), list[Vector](), set[int]()
     is_dense, names = paths[0].suffix in table.DENSE, list[str]()
@@ -67,10 +66,8 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
                 alone = f"the target of the first line, {shown(str(some[0]).strip())}, is no number, but all others are"
                 remedy = "if this line has the names of the columns, set data.header=true, otherwise data.header=false"
                 raise BadInput(f"{path}: {alone}: {remedy}")
-            names = names or list(content.names[:-1])
+            names = names or list(content.names)
             header = bool(content.names) if path.suffix == ".csv" else None
-            if twice := [name for name, number in Counter(content.names).items() if number > 1]:
-                raise BadInput(f"{path}: several columns have the name {twice[0]!r}: give each a name of its own")
             parts.append(features)
         else:
             source = table.read(path)
@@ -98,7 +95,7 @@ def read(paths: Sequence[Path], asked: Mapping[str, Any]) -> Facts:
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     count = f"{len(labels)} {kind}" if labels else "real targets"
-    line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names)} ({scale}), {count}"
+    line = f"{len(targets)} samples, {max(widths)} features{': ' * bool(names)}{listed(names[:-1])} ({scale}), {count}"
     return Facts(settings, line, names)
 
 

@@ -5,6 +5,7 @@ The formats are .npz, .csv, .parquet and LIBSVM text.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -210,11 +211,13 @@ class File(LabelledStream):
         if len(paths) < max(1, agents):
             raise BadInput(f"{file.replace(AGENT, str(len(paths)))}: there is no such file")
         about = facts.read(paths, settings)
+        if twice := [name for name, number in Counter(about.names).items() if number > 1]:
+            raise BadInput(f"{file}: several columns have the name {twice[0]!r}: give each a name of its own")
         graph = {"topology": {"agents": len(paths)}} if AGENT in file else {}
         data, problem = {"file": file, "train": 0.8} | about.settings, {"loss": facts.LOSSES[about.settings["targets"]]}
-        of_columns = dict.fromkeys(("data.scaling.lower", "data.scaling.upper") if about.names else (), about.names)
+        by_key = dict.fromkeys(("data.scaling.lower", "data.scaling.upper"), about.names[:-1]) if about.names else {}
         method = merge(cls.method, cls.method_of_real if about.settings["targets"] == "real" else {}, graph)
-        return merge(method, {"data": data, "problem": problem}), f"{file}: {about.line}", of_columns
+        return merge(method, {"data": data, "problem": problem}), f"{file}: {about.line}", by_key
 
     @classmethod
     def scaling_of(cls, settings: Mapping[str, Any]) -> tuple[Callable[[Features], Features], int]:

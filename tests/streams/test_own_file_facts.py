@@ -287,6 +287,12 @@ def test_init_writes_an_experiment_for_any_method(tmp_path, name, needed):
     assert tomllib.loads(out.read_text()).get("step", {}).get("initial") == {"dp-dsgd": 30, "dpps": 30}.get(name)
 
 
+def test_a_run_takes_columns_of_the_same_name(tmp_path):
+    file = write(tmp_path / "some.csv", top="a,a,c,y\n")
+    run = run_of(tmp_path / "run", f"data.file={file} privacy.budget.epsilon=8 topology.agents=3 rounds=3")
+    assert tomllib.loads((run / "experiment.toml").read_text())["data"]["labels"] == [0, 1, 2]
+
+
 def test_stated_classes_that_are_words_need_no_further_key(tmp_path):
     file = write(tmp_path / "some.csv", np.array(["x", "y", "z"])[CLASSES])
     for words in ("", "data.targets=classes"):
