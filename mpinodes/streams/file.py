@@ -181,7 +181,7 @@ class File(LabelledStream):
         is_stated &= "header" in settings or not str(settings.get("file")).endswith(".csv")
         if is_alone and not is_stated:
             data["facts"] = "read"
-        if {**data, **settings}.get("facts") == "read" and "labels" not in settings:
+        if {**data, **settings}.get("facts") == "read" and "labels" not in settings and targets != "real":
             with suppress(BadInput, IndexError):  # the mistake is reported when the data are read
                 about = facts.read(files_of(Path(str(settings["file"]))), settings).settings
                 targets = about["targets"]
